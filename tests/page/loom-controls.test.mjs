@@ -55,12 +55,12 @@ async function points(demo) {
   assert.ok(thread.text.startsWith(`${chosen}.`), `${chosen}; ${thread.text}`);
   const other = /^Head (\d) of layer (\d)$/.exec(chosen);
   await demo.click("card-cut");
-  const cut = '.head[aria-pressed="false"]';
-  assert.deepEqual(
-    await demo.page.$$eval(cut, (all) => all.map((one) => one.getAttribute("aria-label"))),
-    [other[0]],
-    "of a thread its own head is cut",
-  );
+  const cut = () =>
+    demo.page.$$eval('.head[aria-pressed="false"]', (all) =>
+      all.map((one) => one.getAttribute("aria-label")),
+    );
+  await untilHolds("a head that is cut", async () => (await cut()).length > 0);
+  assert.deepEqual(await cut(), [other[0]], "of a thread its own head is cut");
   await demo.click("card-mend");
   await demo.page.mouse.move(box.x + box.width / 2, Math.max(1, box.y - 20));
   assert.equal(await note(demo), "", "nothing is said of what is not pointed at");

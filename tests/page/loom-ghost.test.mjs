@@ -59,7 +59,7 @@ function curves() {
 }
 
 test("a recording that is overtaken stays in grey, and nothing is blank on the way", {
-  timeout: 400_000,
+  timeout: 900_000,
 }, async (t) => {
   const server = await serve({ "/": join(root, "www", "dist") });
   t.after(() => server.close());
@@ -75,7 +75,7 @@ test("a recording that is overtaken stays in grey, and nothing is blank on the w
   await demo.fill("time-speed", "0.25");
   await page.evaluate(watch);
   await demo.click("start");
-  await demo.untilState("stopped");
+  await demo.until("the end of the run", async () => (await demo.state()) === "stopped", 600);
   await demo.until("the end on the loom", async () => (await range("value")) === STEPS);
 
   const looks = await page.evaluate(() => globalThis.looks);

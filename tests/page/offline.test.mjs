@@ -124,7 +124,7 @@ test("a new version of the page is there at the visit after the one that fetched
   await demo.page.goto(`${url}4${LINK}`);
   // The page loads itself once more meanwhile: what is asked of it in that moment has no answer.
   const second = () => document.title.startsWith("Version 2");
-  await demo.page.waitForFunction(second, { timeout: 60_000 });
+  await demo.page.waitForFunction(second, { timeout: CALL * 1000 });
   await demo.untilState("idle");
   assert.equal((await version(demo.page)).waits, false);
 });
