@@ -4,10 +4,11 @@
 // A kernel is known by its file in shaders/, which is found in the text that the GPU got. It depends on that file with its
 // imports, and on the Rust of its family below crates/kernels/src/kernels, with the families that this one uses. Which
 // kernels a plan takes is tested by its golden hash.
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { filesBelow, root, target } from "../../scripts/lib.mjs";
 import { keyOf } from "./key.mjs";
+import { readText, replaceText } from "./text-file.mjs";
 
 const SHADERS = "shaders";
 const FAMILIES = "crates/kernels/src/kernels";
@@ -151,22 +152,22 @@ export class Kernels {
 }
 
 /**
- * The kernels of each test when it last ran: tests/passed/made.tsv. A line names a set of kernels, `=NAME`, or a test and
- * its set. Where two branches' lines are joined, a test has the kernels of both.
+ * The kernels of each test of a file of keys when it last ran: NAME.made beside the keys. A line names a set of kernels,
+ * `=SET`, or a test and its set. Where two branches' lines are joined, a test has the kernels of both. One process writes a
+ * file at a time.
  */
 export class Made {
   #path;
   #sets = new Map();
   #tests = new Map();
 
-  constructor(folder) {
-    this.#path = join(folder, "made.tsv");
+  constructor(name, folder) {
+    this.#path = join(folder, `${name}.made`);
     this.#read();
   }
 
   #read() {
-    const text = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
-    const lines = text
+    const lines = readText(this.#path)
       .split("\n")
       .filter(Boolean)
       .map((line) => line.split("\t"));
@@ -187,17 +188,14 @@ export class Made {
 
   /** Notes the kernels that a test has made, or that they are not known. */
   note(test, kernels) {
-    this.#read(); // another process may have written it
     if (kernels) this.#tests.set(test, [...kernels].sort());
     else if (!this.#tests.delete(test)) return;
     this.#write();
   }
 
-  /** Drops tests whose name begins so and that there are no more. */
-  keep(beginning, names) {
-    this.#read();
-    for (const test of this.#tests.keys())
-      if (test.startsWith(beginning) && !names.includes(test)) this.#tests.delete(test);
+  /** Drops tests that there are no more. */
+  keep(names) {
+    for (const test of this.#tests.keys()) if (!names.includes(test)) this.#tests.delete(test);
     this.#write();
   }
 
@@ -210,12 +208,7 @@ export class Made {
     });
     const named = [...sets].map(([name, kernels]) => `=${name}\t${kernels.join(" ")}\n`);
     const text = [...named.sort(), ...tests.sort()].join("");
-    const there = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
-    if (there === text) return;
-    mkdirSync(dirname(this.#path), { recursive: true });
-    const fresh = `${this.#path}.${process.pid}`;
-    writeFileSync(fresh, text);
-    renameSync(fresh, this.#path);
+    replaceText(this.#path, text);
   }
 }
 

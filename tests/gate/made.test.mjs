@@ -96,8 +96,8 @@ test("keys differ by the kernels that are known", () => {
 });
 
 test("a test's kernels are kept, joined where two branches noted them, and dropped with it", () => {
-  const made = new Made(folder);
-  const path = join(folder, "made.tsv");
+  const made = new Made("some", folder);
+  const path = join(folder, "some.made");
   assert.equal(made.of("g a"), undefined);
   made.note("g a", ["2", "1"]);
   made.note("g b", ["1", "2"]);
@@ -105,13 +105,13 @@ test("a test's kernels are kept, joined where two branches noted them, and dropp
   const [set] = textOfFile(path).split("\t");
   assert.match(set, /^=[\w-]{6}$/);
   assert.equal(textOfFile(path).match(/^=/gm).length, 2, "a set that two tests have is there once");
-  assert.deepEqual(new Made(folder).of("g b"), ["1", "2"]);
+  assert.deepEqual(new Made("some", folder).of("g b"), ["1", "2"]);
   const [, three] = /^=([\w-]+)\t3$/m.exec(textOfFile(path));
   writeFileSync(path, `${textOfFile(path)}g a\t${three}\n`);
-  assert.deepEqual(new Made(folder).of("g a"), ["1", "2", "3"]);
+  assert.deepEqual(new Made("some", folder).of("g a"), ["1", "2", "3"]);
   made.note("g c", undefined);
-  made.keep("g ", ["g b"]);
-  const left = new Made(folder);
+  made.keep(["g b"]);
+  const left = new Made("some", folder);
   assert.deepEqual(
     [left.of("g a"), left.of("g b"), left.of("g c")],
     [undefined, ["1", "2"], undefined],
@@ -171,4 +171,20 @@ test("a kernel is recorded when it is dispatched, once after each question", () 
   forget();
   pass.setPipeline(pipeline);
   assert.deepEqual(heard, ["used", "used"]);
+});
+
+test("every committed line of kernels names a set that is there, and kernels that there are", () => {
+  const files = filesBelow(["tests/passed"]).filter((path) => path.endsWith(".made"));
+  assert.ok(files.length > 0);
+  for (const path of files) {
+    const lines = textOf(path)
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => line.split("\t"));
+    const sets = new Set(lines.map(([name]) => name));
+    for (const [name, value] of lines) {
+      if (!name.startsWith("=")) assert.ok(sets.has(`=${value}`), `${path}: ${name}`);
+      else assert.match(value, /^(\d\d_\w+( \d\d_\w+)*)?$/, `${path}: ${name}`);
+    }
+  }
 });

@@ -1,11 +1,11 @@
 // The keys of what has passed: tests/passed/NAME.txt has a line per group, the group's name and then its keys. Git
 // merges two such files by joining their lines.
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { root } from "../../scripts/lib.mjs";
 import { softwareOnly } from "../../scripts/machine.mjs";
 import { keyOf } from "./key.mjs";
 import { Made } from "./made.mjs";
+import { readText, replaceText } from "./text-file.mjs";
 
 export const FOLDER = join(root, "tests", "passed");
 
@@ -60,8 +60,7 @@ export class Passed {
 
   /** Joins what the file has: another process may have written it. */
   #read() {
-    const text = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
-    for (const line of text.split("\n").filter(Boolean)) {
+    for (const line of readText(this.#path).split("\n").filter(Boolean)) {
       const [group, keys] = line.split("\t");
       for (const key of (keys ?? "").split(" ")) this.#keys(group).add(key);
     }
@@ -106,12 +105,7 @@ export class Passed {
     const groups = [...this.#groups].filter(([, keys]) => keys.size > 0);
     const lines = groups.map(([group, keys]) => `${group}\t${[...keys].sort().join(" ")}\n`);
     const text = lines.sort().join("");
-    const there = existsSync(this.#path) ? readFileSync(this.#path, "utf8") : "";
-    if (there === text) return;
-    mkdirSync(dirname(this.#path), { recursive: true });
-    const fresh = `${this.#path}.${process.pid}`;
-    writeFileSync(fresh, text);
-    renameSync(fresh, this.#path);
+    replaceText(this.#path, text);
   }
 }
 
@@ -154,10 +148,9 @@ export function chosen(passed, tests, mode) {
  */
 export function openTests(name, tests, mode = gateMode(), folder = FOLDER) {
   const keys = new Passed(name, folder);
-  const made = new Made(folder);
-  const madeBy = (test) => `${name} ${test.name}`;
+  const made = new Made(name, folder);
   const all = tests.map((test) =>
-    test.keyWith ? { ...test, key: test.keyWith(made.of(madeBy(test))) } : test,
+    test.keyWith ? { ...test, key: test.keyWith(made.of(test.name)) } : test,
   );
   const { run, left, most } = chosen(keys, all, keyed ? mode : "whole");
   if (keyed && most) keys.add(CORE, most);
@@ -170,7 +163,7 @@ export function openTests(name, tests, mode = gateMode(), folder = FOLDER) {
       open.delete(name);
       if (!keyed) return;
       if (test.keyWith) {
-        made.note(madeBy(test), kernels);
+        made.note(test.name, kernels);
         test.key = test.keyWith(kernels);
       }
       const { group, key } = test;
@@ -180,7 +173,7 @@ export function openTests(name, tests, mode = gateMode(), folder = FOLDER) {
       if (open.size > 0) throw new Error(`not passed: ${[...open.keys()].join(", ")}`);
       if (!keyed) return;
       keys.keep(all.flatMap(({ group, key }) => [key, coreKey(key)].map((one) => [group, one])));
-      made.keep(`${name} `, all.map(madeBy));
+      made.keep(all.map((test) => test.name));
     },
   };
 }
