@@ -39,8 +39,8 @@ export class Kernels {
   #imports = new Map();
   #families = new Map();
 
-  constructor(shaders = filesBelow([SHADERS])) {
-    const files = shaders.filter((path) => path.endsWith(".wgsl"));
+  constructor() {
+    const files = filesBelow([SHADERS]).filter((path) => path.endsWith(".wgsl"));
     const owners = new Map();
     for (const file of files) {
       const text = textOf(file);

@@ -139,11 +139,11 @@ export function chosen(passed, tests, mode) {
  * Opens the tests of a file of keys.
  *
  * @param name - of the file below tests/passed.
- * @param tests - `[{ name, group, key, … }]`, all that there are. Where the key depends on the kernels that the test makes,
+ * @param tests - `[{ name, group, key, … }]`, all that there are. Where the key depends on the kernels that the test dispatches,
  *   `keyWith` gives it instead, by their list, or by nothing where they are not known.
  * @param mode - one of MODES.
  * @returns `run`: `[{ name, core }]` in the order of `tests`; `left`: how many have not passed whole when this run is
- *   over; `passed(name, kernels)` notes that one has passed, with what it made; `ended()` drops the keys of tests that are
+ *   over; `passed(name, kernels)` notes that one has passed, with the kernels that it dispatched; `ended()` drops the keys of tests that are
  *   gone or have changed, and throws where one has not passed that was to run.
  */
 export function openTests(name, tests, mode = gateMode(), folder = FOLDER) {

@@ -55,11 +55,11 @@ export function watch(classes, onKernel) {
   return () => seen.clear();
 }
 
-/** The name by which a page or a worker tells of a kernel. */
+/** The function that a page or a worker calls with each kernel's text. Node hears each call. */
 const TELLS = "tinyloomKernel";
 
 /** Watches a page of Chromium that has not loaded anything yet, and each worker below it. Options as for `watch`. */
-export async function watchPage(page, onKernel) {
+async function watchPage(page, onKernel) {
   const source = `(${watch})(globalThis, (kernel) => ${TELLS}(JSON.stringify(kernel)))`;
   const follow = (session, ...commands) => {
     session.on("Runtime.bindingCalled", ({ name, payload }) => {
