@@ -125,7 +125,7 @@ test("threads of one head and strength are one path, of the curves that the mous
   };
   const beside = { wanted: undefined, ghost: [] };
   const scene = { weave, beside, shares, geometry, ink, pointed: undefined, chosen: undefined };
-  paint(kit, new Tiles(), { ...scene, elapsed: 16 });
+  paint(kit, new Tiles(), { ...scene, layers: [0, 1, 2, 3], elapsed: 16 });
   assert.ok(paths.length <= 2 * 16 * heads, `${paths.length} paths`);
   const near = (curve) => curve.map((one) => one.toFixed(3)).join(" ");
   const wanted = [...threadsOf(scene)].map(({ layer, head, at, from }) =>
@@ -133,6 +133,112 @@ test("threads of one head and strength are one path, of the curves that the mous
   );
   assert.equal(wanted.length, layers * heads * ((columns * (columns + 1)) / 2));
   assert.deepEqual(paths.flat().map(near).toSorted(), wanted.toSorted());
+});
+
+test("layers take turns where pictures are late, and a few threads are painted at once", async () => {
+  const { LayerTurns } = await pageModule("src/loom/layer-turns");
+  const times = (n, gap, turns) => Array.from({ length: n }, () => turns.next(gap));
+  const small = new LayerTurns(2, 700);
+  assert.deepEqual(times(2, 17, small), [
+    [0, 1],
+    [0, 1],
+  ]);
+  const large = new LayerTurns(4, 16_000);
+  const round = times(4, undefined, large);
+  assert.deepEqual(round.flat().toSorted(), [0, 1, 2, 3], "each layer in four pictures");
+  assert.ok(round.every((layers) => layers.length === 1));
+  // Where pictures come in time, all are soon painted in each; one that is late changes nothing.
+  times(40, 17, large);
+  assert.deepEqual(large.next(17), [0, 1, 2, 3]);
+  assert.ok(large.all);
+  assert.equal(large.next(90).length, 4);
+  times(3, 90, large);
+  assert.deepEqual(times(2, 30, large).flat().toSorted(), [0, 1, 2, 3], "two at a time");
+  times(39, 17, large);
+  assert.equal(large.next(30).length, 2, "after a mistake it waits for longer");
+  times(41, 17, large);
+  assert.ok(large.all);
+  // What has changed is painted whole, and then nothing is.
+  const turns = new LayerTurns(3, 16_000);
+  times(3, undefined, turns);
+  assert.ok(!turns.behind);
+  turns.changed();
+  const painted = times(2, undefined, turns);
+  assert.ok(turns.behind, "one layer is left");
+  painted.push(turns.next(undefined));
+  assert.deepEqual(painted.flat().toSorted(), [0, 1, 2]);
+  assert.ok(!turns.behind);
+});
+
+/**
+ * In the page: shows a loom of many threads, and another on it, once it is still. Gives how many pixels of it differ from
+ * those that one picture of the same has, and how many do halfway. On white, since what hardly covers has any colour.
+ */
+async function inTurns(FAR) {
+  const { Drawing, canvasKit } = await import("/panels.js");
+  const [layers, heads, columns] = [4, 8, 32];
+  const tokens = Array.from({ length: columns }, (_, at) => 97 + (at % 26));
+  const guesses = tokens.map((token) => ({ token, share: 0.5 }));
+  const of = (make) => Array.from({ length: layers }, (_, layer) => make(layer));
+  const row = (at, strongest) =>
+    Float32Array.from({ length: at + 1 }, (_, from) =>
+      from === strongest % (at + 1) ? 0.5 : 0.5 / (at + 1),
+    );
+  const weave = (shift) => ({
+    shape: { layers, heads },
+    tokens,
+    given: 18,
+    answers: false,
+    columns,
+    guesses,
+    shares: of((layer) =>
+      Array.from({ length: heads }, (_, head) =>
+        tokens.map((_, at) => row(at, layer + 3 * head + shift)),
+      ),
+    ),
+    lens: of(() => guesses),
+    changes: of(() => tokens.map(() => 1)),
+  });
+  const canvas = document.getElementById("loom-canvas");
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const drawing = new Drawing(canvas);
+  const differing = () => {
+    const one = document.createElement("canvas");
+    [one.width, one.height] = [canvas.width, canvas.height];
+    const context = one.getContext("2d");
+    const scale = Math.min(2, devicePixelRatio);
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    drawing.copy(canvasKit(context), canvas.clientWidth, canvas.clientHeight);
+    const onWhite = (of) => {
+      const { data } = of.getContext("2d").getImageData(0, 0, of.width, of.height);
+      return (at, colour) => 255 + ((data[at + colour] - 255) * data[at + 3]) / 255;
+    };
+    const [now, whole] = [onWhite(canvas), onWhite(one)];
+    let pixels = 0;
+    for (let at = 0; at < 4 * one.width * one.height; at += 4) {
+      const far = [0, 1, 2].some((colour) => Math.abs(now(at, colour) - whole(at, colour)) > FAR);
+      if (far) pixels++;
+    }
+    return pixels;
+  };
+  drawing.show(weave(0), { wanted: undefined, ghost: [] }, new Set());
+  await frame();
+  await frame();
+  const halfway = differing();
+  for (let at = 0; at < 120; at++) await frame();
+  const still = differing();
+  drawing.show(weave(5), { wanted: undefined, ghost: [] }, new Set());
+  for (let at = 0; at < 120; at++) await frame();
+  return { halfway, still, after: differing() };
+}
+
+test("a loom whose layers were painted in turns is the loom of one picture", LONG, async (t) => {
+  const page = await openPanels(t, ["loom/drawing", "loom/pen"], WINDOW);
+  const { halfway, still, after } = await page.evaluate(inTurns, 32);
+  t.diagnostic(`${halfway} pixels differ halfway, ${still} and ${after} at rest`);
+  assert.ok(halfway > 5000, "not all is painted by the first pictures");
+  // Layers of one path share no pixel, but the browser draws a long path a little otherwise than its parts.
+  assert.ok(Math.max(still, after) < 50, `${still} and ${after} pixels differ`);
 });
 
 /** In the page: draws 30 pictures, then one of another size. Gives how often the canvas was asked for its size. */

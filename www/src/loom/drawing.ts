@@ -1,6 +1,7 @@
 /** Draws the loom, and glides from one weave to the next. */
 import { curveOf, distance, type Geometry, geometryOf } from "./geometry.ts";
 import { type Ink, inkOf } from "./ink.ts";
+import { LayerTurns } from "./layer-turns.ts";
 import { type Beside, headOffset, type Place, paint, type Thread, threadsOf } from "./painting.ts";
 import { headAt } from "./pass.ts";
 import { canvasKit, type Kit, type Threads } from "./pen.ts";
@@ -13,6 +14,8 @@ export type { Beside, Place } from "./painting.ts";
 const [GLIDE, FADE] = [140, 240];
 /** Pixels from a thread at which it is pointed at. */
 const NEAR = 6;
+/** Pixels by which threads reach beyond the curves that are their middles. */
+const REACH = 3;
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -34,6 +37,9 @@ export class Drawing {
   #next = new Float32Array(0);
   #last = 0;
   #asked = false;
+  /** Whether the last picture asked for another. */
+  #moves = false;
+  #turns = new LayerTurns(1, 0);
   /** The picture before, which fades where nothing may move. */
   #before: { picture: HTMLCanvasElement; since: number } | undefined;
   /** What is chosen, and what is pointed at. */
@@ -70,9 +76,10 @@ export class Drawing {
       before?.columns === columns &&
       before.shape.layers === shape.layers &&
       before.shape.heads === shape.heads;
-    if (still.matches && before) this.#fade();
+    if (still.matches && before && this.#turns.all) this.#fade();
     if (!same) {
       this.#now = new Float32Array(size);
+      this.#turns = new LayerTurns(shape.layers, size / 2);
       this.#tiles.clear();
     }
     this.#weave = weave;
@@ -100,8 +107,13 @@ export class Drawing {
     this.#before = { picture, since: performance.now() };
   }
 
-  /** Draws soon. */
+  /** Draws all of it soon. */
   refresh(): void {
+    this.#turns.changed();
+    this.#ask();
+  }
+
+  #ask(): void {
     if (this.#asked) return;
     this.#asked = true;
     requestAnimationFrame((time) => {
@@ -116,21 +128,27 @@ export class Drawing {
     this.#size ??= { width: this.canvas.clientWidth, height: this.canvas.clientHeight };
     const { width, height } = this.#size;
     if (width === 0) return;
-    const elapsed = Math.min(64, time - this.#last);
+    const gap = time - this.#last;
+    const elapsed = Math.min(64, gap);
     this.#last = time;
-    const moves = this.#glide(elapsed);
+    if (this.#glide(elapsed)) this.#turns.changed();
     const scale = Math.min(2, devicePixelRatio);
     const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
     if (this.canvas.width !== wide || this.canvas.height !== high) {
       this.canvas.width = wide;
       this.canvas.height = high;
+      this.#turns.changed();
     }
     const context = this.#context;
+    this.#geometry = this.#room(weave, width, height);
+    const layers = this.#turns.next(this.#moves ? gap : undefined);
+    context.save();
+    this.#leaveOut(layers, scale);
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, height);
-    this.#geometry = this.#room(weave, width, height);
     const turns = paint(canvasKit(context), this.#tiles, {
       weave,
+      layers,
       beside: this.#beside,
       shares: this.#now,
       geometry: this.#geometry,
@@ -139,8 +157,25 @@ export class Drawing {
       chosen: this.chosen,
       elapsed: still.matches ? FADE : elapsed,
     });
+    context.restore();
     const fades = this.#fadeOut(wide, high);
-    if (moves || turns || fades) this.refresh();
+    this.#moves = turns || fades || this.#turns.behind;
+    if (this.#moves) this.#ask();
+  }
+
+  /** Keeps the pen off the threads of all other layers than these, whose turn it is not. */
+  #leaveOut(layers: readonly number[], scale: number): void {
+    const { bands } = this.#geometry!;
+    if (layers.length === bands.length) return;
+    const path = new Path2D();
+    path.rect(0, 0, this.canvas.width, this.canvas.height);
+    for (const [layer, { from, to }] of bands.entries()) {
+      if (layers.includes(layer)) continue;
+      // Whole pixels, since a part of one would be mixed anew in each picture.
+      const [top, end] = [Math.floor((to - REACH) * scale), Math.ceil((from + REACH) * scale)];
+      path.rect(0, top, this.canvas.width, end - top);
+    }
+    this.#context.clip(path, "evenodd");
   }
 
   #room({ columns, shape }: Weave, width: number, height: number): Geometry {
@@ -153,6 +188,7 @@ export class Drawing {
     if (!weave) return;
     paint(kit, new Tiles(), {
       weave,
+      layers: weave.shares.keys(),
       beside: this.#beside,
       shares: this.#now,
       geometry: this.#room(weave, width, height),
@@ -163,7 +199,7 @@ export class Drawing {
     });
   }
 
-  /** Moves all threads on. Says whether they are still on their way. */
+  /** Moves all threads on. Says whether any has moved. */
   #glide(elapsed: number): boolean {
     const pace = 1 - Math.exp(-elapsed / GLIDE);
     let most = 0;
@@ -173,9 +209,8 @@ export class Drawing {
       most = Math.max(most, Math.abs(way));
       this.#now[at]! += way * pace;
     }
-    if (most > 0.004) return true;
-    this.#now.set(this.#next);
-    return false;
+    if (most <= 0.004) this.#now.set(this.#next);
+    return most > 0;
   }
 
   #fadeOut(wide: number, high: number): boolean {
@@ -183,6 +218,7 @@ export class Drawing {
     const share = (performance.now() - this.#before.since) / FADE;
     if (share >= 1) {
       this.#before = undefined;
+      this.#turns.changed();
       return false;
     }
     this.#context.setTransform(1, 0, 0, 1, 0, 0);

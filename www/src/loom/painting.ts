@@ -27,6 +27,8 @@ export interface Beside {
 /** All that a picture is made of. */
 export interface Scene {
   readonly weave: Weave;
+  /** Those whose threads are painted. */
+  readonly layers: Iterable<number>;
   readonly beside: Beside;
   /** Shares as they are drawn: `[layer][head][at][from]` in a row. */
   readonly shares: Float32Array;
@@ -103,10 +105,10 @@ function names(pen: Pen, { weave, beside, geometry, ink }: Scene): void {
 function weft<Path extends Threads>(kit: Kit<Path>, scene: Scene): void {
   const { weave, shares, geometry } = scene;
   const { tokens, columns } = weave;
-  const { layers, heads } = weave.shape;
+  const { heads } = weave.shape;
   const paths: Path[] = [];
   const x = tokens.map((_, at) => geometry.x(at));
-  for (let layer = 0; layer < layers; layer++) {
+  for (const layer of scene.layers) {
     for (let head = 0; head < heads; head++) {
       const offset = headOffset(geometry, head, heads);
       // Only columns tell the threads of a head apart.
