@@ -27,7 +27,7 @@ import { say } from "./panels/status.ts";
 import { rememberAddress } from "./remember.ts";
 import { revealInvalid } from "./reveal.ts";
 import { offerShare } from "./share/lazy-panel.ts";
-import { offerTour } from "./tour.ts";
+import { OFFLINE } from "./words.ts";
 
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -80,10 +80,15 @@ addEventListener("visibilitychange", () => {
   if (document.hidden) hurry();
 });
 addEventListener("hashchange", arrive);
+byId("tour", HTMLButtonElement).addEventListener("click", () => {
+  import("./tour.ts").then(
+    ({ takeTour }) => takeTour(),
+    () => say(OFFLINE),
+  );
+});
 onChip(learn);
 offerShare(stage);
 offerPrograms();
-offerTour();
 void takeNewVersion();
 // In a task of its own: the page is painted first.
 setTimeout(() => attempt(open));

@@ -1,9 +1,7 @@
-/** A walk over the page in six steps, for those who have not taken it. */
-import { byId } from "./dom.ts";
-import { say } from "./panels/status.ts";
-import { OFFLINE } from "./words.ts";
+/** A walk over the page in six steps. */
+import { driver } from "driver.js";
+import "driver.js/dist/driver.css";
 
-const KEY = "tinyloom-demo.tour";
 /** What driver.js says of the element that it shows. */
 const OPENS = ["aria-haspopup", "aria-expanded", "aria-controls"];
 
@@ -45,28 +43,9 @@ const steps = [
   },
 ];
 
-function seen(): boolean {
-  try {
-    return localStorage.getItem(KEY) !== null;
-  } catch {
-    return false; // it is switched off
-  }
-}
-
-/** Offers the tour to those who have not seen it. */
-export function offerTour(): void {
-  const button = byId("tour", HTMLButtonElement);
-  button.hidden = seen();
-  button.addEventListener("click", () => {
-    take(button).catch(() => say(OFFLINE));
-  });
-}
-
-async function take(button: HTMLButtonElement): Promise<void> {
-  const [{ driver }] = await Promise.all([
-    import("driver.js"),
-    import("driver.js/dist/driver.css"),
-  ]);
+/** Takes it. What the page does not show, as the workshop where there is no GPU, has no step. */
+export function takeTour(): void {
+  const shown = steps.filter(({ element }) => document.querySelector(element)?.checkVisibility());
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const tour = driver({
     animate: !still,
@@ -85,17 +64,7 @@ async function take(button: HTMLButtonElement): Promise<void> {
         for (const name of OPENS) element?.removeAttribute(name);
       });
     },
-    steps: steps.map(({ element, ...popover }) => ({ element, popover })),
-    // Of a tour that ends while a step is still moving, driver.js does not tell once it has ended.
-    onDestroyStarted() {
-      try {
-        localStorage.setItem(KEY, "seen");
-      } catch {
-        // it is switched off: the tour is offered again
-      }
-      button.hidden = true;
-      tour.destroy();
-    },
+    steps: shown.map(({ element, ...popover }) => ({ element, popover })),
   });
   tour.drive();
 }
