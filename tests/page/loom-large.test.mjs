@@ -135,23 +135,27 @@ test("threads of one head and strength are one path, of the curves that the mous
   assert.deepEqual(paths.flat().map(near).toSorted(), wanted.toSorted());
 });
 
-test("layers take turns where pictures are late, and a few threads are painted at once", async () => {
+test("layers take turns where threads are many or pictures late, and few are painted at once", async () => {
   const { LayerTurns } = await pageModule("src/loom/layer-turns");
+  const made = (layers, threads) => {
+    const turns = new LayerTurns(layers);
+    turns.changed(threads);
+    return turns;
+  };
   const times = (n, gap, turns) => Array.from({ length: n }, () => turns.next(gap));
-  const small = new LayerTurns(2, 700);
+  const small = made(2, 700);
   assert.deepEqual(times(2, 17, small), [
     [0, 1],
     [0, 1],
   ]);
-  const large = new LayerTurns(4, 16_000);
-  const round = times(4, undefined, large);
+  const large = made(4, 16_000);
+  const round = times(4, 17, large);
   assert.deepEqual(round.flat().toSorted(), [0, 1, 2, 3], "each layer in four pictures");
   assert.ok(round.every((layers) => layers.length === 1));
-  // Where pictures come in time, all are soon painted in each; one that is late changes nothing.
-  times(40, 17, large);
-  assert.deepEqual(large.next(17), [0, 1, 2, 3]);
+  // A weave has fewer threads than the tangle before it.
+  large.changed(4000);
   assert.ok(large.all);
-  assert.equal(large.next(90).length, 4);
+  assert.equal(large.next(90).length, 4, "one late picture changes nothing");
   times(3, 90, large);
   assert.deepEqual(times(2, 30, large).flat().toSorted(), [0, 1, 2, 3], "two at a time");
   times(39, 17, large);
@@ -159,10 +163,7 @@ test("layers take turns where pictures are late, and a few threads are painted a
   times(41, 17, large);
   assert.ok(large.all);
   // What has changed is painted whole, and then nothing is.
-  const turns = new LayerTurns(3, 16_000);
-  times(3, undefined, turns);
-  assert.ok(!turns.behind);
-  turns.changed();
+  const turns = made(3, 16_000);
   const painted = times(2, undefined, turns);
   assert.ok(turns.behind, "one layer is left");
   painted.push(turns.next(undefined));
@@ -236,10 +237,71 @@ test("a loom whose layers were painted in turns is the loom of one picture", LON
   const page = await openPanels(t, ["loom/drawing", "loom/pen"], WINDOW);
   const { halfway, still, after } = await page.evaluate(inTurns, 32);
   t.diagnostic(`${halfway} pixels differ halfway, ${still} and ${after} at rest`);
-  assert.ok(halfway > 5000, "not all is painted by the first pictures");
+  assert.ok(halfway > 1000, "not all is painted by the first pictures");
   // Layers of one path share no pixel, but the browser draws a long path a little otherwise than its parts.
   assert.ok(Math.max(still, after) < 50, `${still} and ${after} pixels differ`);
 });
+
+/** In the page: shows weaves on a canvas in view, below the window, and in view again. Gives what is painted of each. */
+async function outOfView() {
+  const { Drawing } = await import("/panels.js");
+  const canvas = document.getElementById("loom-canvas");
+  const context = canvas.getContext("2d");
+  let pictures = 0;
+  const { clearRect } = CanvasRenderingContext2D.prototype;
+  context.clearRect = function (...room) {
+    pictures++;
+    clearRect.apply(this, room);
+  };
+  const guess = { token: 97, share: 0.5 };
+  const weave = (share) => ({
+    shape: { layers: 1, heads: 1 },
+    tokens: [97, 98],
+    given: 2,
+    answers: false,
+    columns: 2,
+    shares: [[[Float32Array.of(1), Float32Array.of(share, 1 - share)]]],
+    guesses: [guess, guess],
+    lens: [[guess, guess]],
+    changes: [[1, 1]],
+  });
+  const frames = async (number) => {
+    for (let at = 0; at < number; at++) await new Promise((done) => requestAnimationFrame(done));
+  };
+  const drawing = new Drawing(canvas);
+  const shown = async (share) => {
+    pictures = 0;
+    drawing.show(weave(share), { wanted: undefined, ghost: [] }, new Set());
+    await frames(10);
+    return pictures;
+  };
+  await frames(3);
+  const seen = await shown(0.9);
+  canvas.style.cssText = "position: absolute; top: 5000px";
+  await frames(60);
+  const [unseen, again] = [await shown(0.1), await shown(0.6)];
+  const curves = [];
+  const kit = {
+    pen: new Proxy({}, { get: () => () => undefined, set: () => true }),
+    path: () => ({ moveTo: () => undefined, bezierCurveTo: (...curve) => curves.push(curve) }),
+    stroke: () => undefined,
+  };
+  drawing.copy(kit, 600, 400);
+  pictures = 0;
+  canvas.style.cssText = "";
+  await frames(10);
+  return { seen: seen > 3, unseen, again, copied: curves.length, back: pictures > 0 };
+}
+
+test(
+  "a loom that is out of view is not painted, and its copy is what it would show",
+  LONG,
+  async (t) => {
+    const page = await openPanels(t, ["loom/drawing"], WINDOW);
+    const found = await page.evaluate(outOfView);
+    assert.deepEqual(found, { seen: true, unseen: 0, again: 0, copied: 3, back: true });
+  },
+);
 
 /** In the page: draws 30 pictures, then one of another size. Gives how often the canvas was asked for its size. */
 async function pictures() {

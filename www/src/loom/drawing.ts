@@ -2,7 +2,15 @@
 import { curveOf, distance, type Geometry, geometryOf } from "./geometry.ts";
 import { type Ink, inkOf } from "./ink.ts";
 import { LayerTurns } from "./layer-turns.ts";
-import { type Beside, headOffset, type Place, paint, type Thread, threadsOf } from "./painting.ts";
+import {
+  type Beside,
+  headOffset,
+  LEAST,
+  type Place,
+  paint,
+  type Thread,
+  threadsOf,
+} from "./painting.ts";
 import { headAt } from "./pass.ts";
 import { canvasKit, type Kit, type Threads } from "./pen.ts";
 import { Tiles } from "./tiles.ts";
@@ -39,7 +47,11 @@ export class Drawing {
   #asked = false;
   /** Whether the last picture asked for another. */
   #moves = false;
-  #turns = new LayerTurns(1, 0);
+  #turns = new LayerTurns(1);
+  /** Threads that are drawn. */
+  #threads = 0;
+  /** Whether the canvas is in view. Where it is not, nothing moves. */
+  #seen = true;
   /** The picture before, which fades where nothing may move. */
   #before: { picture: HTMLCanvasElement; since: number } | undefined;
   /** What is chosen, and what is pointed at. */
@@ -50,6 +62,10 @@ export class Drawing {
     this.canvas = canvas;
     new ResizeObserver(() => {
       this.#size = { width: canvas.clientWidth, height: canvas.clientHeight };
+      this.refresh();
+    }).observe(canvas);
+    new IntersectionObserver((entries) => {
+      this.#seen = entries.at(-1)!.isIntersecting;
       this.refresh();
     }).observe(canvas);
     dark.addEventListener("change", () => {
@@ -79,7 +95,7 @@ export class Drawing {
     if (still.matches && before && this.#turns.all) this.#fade();
     if (!same) {
       this.#now = new Float32Array(size);
-      this.#turns = new LayerTurns(shape.layers, size / 2);
+      this.#turns = new LayerTurns(shape.layers);
       this.#tiles.clear();
     }
     this.#weave = weave;
@@ -94,7 +110,7 @@ export class Drawing {
         }
       }
     }
-    if (still.matches) this.#now = this.#next.slice();
+    if (still.matches || !this.#seen) this.#now = this.#next.slice();
     this.refresh();
   }
 
@@ -109,7 +125,7 @@ export class Drawing {
 
   /** Draws all of it soon. */
   refresh(): void {
-    this.#turns.changed();
+    this.#turns.changed(this.#threads);
     this.#ask();
   }
 
@@ -124,20 +140,20 @@ export class Drawing {
 
   #frame(time: number): void {
     const weave = this.#weave;
-    if (!weave) return;
+    if (!weave || !this.#seen) return;
     this.#size ??= { width: this.canvas.clientWidth, height: this.canvas.clientHeight };
     const { width, height } = this.#size;
     if (width === 0) return;
     const gap = time - this.#last;
     const elapsed = Math.min(64, gap);
     this.#last = time;
-    if (this.#glide(elapsed)) this.#turns.changed();
+    if (this.#glide(elapsed)) this.#turns.changed(this.#threads);
     const scale = Math.min(2, devicePixelRatio);
     const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
     if (this.canvas.width !== wide || this.canvas.height !== high) {
       this.canvas.width = wide;
       this.canvas.height = high;
-      this.#turns.changed();
+      this.#turns.changed(this.#threads);
     }
     const context = this.#context;
     this.#geometry = this.#room(weave, width, height);
@@ -202,13 +218,15 @@ export class Drawing {
   /** Moves all threads on. Says whether any has moved. */
   #glide(elapsed: number): boolean {
     const pace = 1 - Math.exp(-elapsed / GLIDE);
-    let most = 0;
+    let [most, threads] = [0, 0];
     for (let at = 0; at < this.#now.length; at++) {
+      if (this.#now[at]! >= LEAST) threads++;
       const way = this.#next[at]! - this.#now[at]!;
       if (way === 0) continue;
       most = Math.max(most, Math.abs(way));
       this.#now[at]! += way * pace;
     }
+    this.#threads = threads;
     if (most <= 0.004) this.#now.set(this.#next);
     return most > 0;
   }
@@ -218,7 +236,7 @@ export class Drawing {
     const share = (performance.now() - this.#before.since) / FADE;
     if (share >= 1) {
       this.#before = undefined;
-      this.#turns.changed();
+      this.#turns.changed(this.#threads);
       return false;
     }
     this.#context.setTransform(1, 0, 0, 1, 0, 0);

@@ -1,43 +1,46 @@
 /**
- * Which layers of the loom a picture paints anew. Where no GPU draws the canvas, the browser draws it on the page's own
- * thread, and 17,000 threads take it 150 ms. The layers then take turns.
+ * Which layers of the loom a picture paints anew. 17,000 threads keep the page's own thread busy for most of a picture's
+ * time, so that a run waits for it, and for 150 ms where no GPU draws the canvas. The layers then take turns.
  */
 
-/** Threads that any device draws within one picture. */
+/** Threads that a picture paints on any device. */
 const FEW = 5000;
 /** Milliseconds between two pictures of which the later one was late, and of which it was not. */
 const [LATE, PROMPT] = [40, 25];
-/** So many late pictures, less those that were not, make the layers take turns. */
+/** So many late pictures, less those that were not, make a picture paint fewer layers. */
 const TOO_MANY = 3;
-/** So many pictures in a row that were not late let more layers be painted in each. It doubles with each mistake. */
+/** So many pictures in a row that were not late let it paint more again. It doubles with each time that they were too many. */
 const PATIENCE = 20;
 
 export class LayerTurns {
   readonly #layers: number;
-  /** Every so many pictures a layer is painted. */
-  #parts: number;
+  /** Every so many pictures a layer is painted: at least, by its threads, and as pictures were late. */
+  #least = 1;
+  #parts = 1;
   #turn = 0;
   /** Pictures until all layers are as they are to be. */
-  #behind: number;
+  #behind = 0;
   #late = 0;
   #prompt = 0;
   #patience = PATIENCE;
 
-  /** @param threads - as many as there may be. */
-  constructor(layers: number, threads: number) {
+  constructor(layers: number) {
     this.#layers = layers;
-    this.#parts = Math.min(layers, Math.ceil(threads / FEW));
-    this.#behind = this.#parts;
   }
 
-  /** The threads have changed. */
-  changed(): void {
-    this.#behind = this.#parts;
+  /** The threads have changed, and are so many now. */
+  changed(threads: number): void {
+    this.#least = Math.max(1, Math.min(this.#layers, Math.ceil(threads / FEW)));
+    this.#behind = this.#every;
+  }
+
+  get #every(): number {
+    return Math.max(this.#least, this.#parts);
   }
 
   /** Whether each picture paints all layers. */
   get all(): boolean {
-    return this.#parts === 1;
+    return this.#every === 1;
   }
 
   /** Whether a layer still shows what was. */
@@ -52,26 +55,28 @@ export class LayerTurns {
    */
   next(gap: number | undefined): number[] {
     if (gap !== undefined) this.#learn(gap);
+    const every = this.#every;
     this.#behind = Math.max(0, this.#behind - 1);
-    this.#turn = (this.#turn + 1) % this.#parts;
+    this.#turn = (this.#turn + 1) % every;
     const all = Array.from({ length: this.#layers }, (_, layer) => layer);
-    return all.filter((layer) => layer % this.#parts === this.#turn);
+    return all.filter((layer) => layer % every === this.#turn);
   }
 
   #learn(gap: number): void {
-    const late = gap > LATE;
-    this.#late = Math.max(0, this.#late + (late ? 1 : -1));
+    this.#late = Math.max(0, this.#late + (gap > LATE ? 1 : -1));
     this.#prompt = gap < PROMPT ? this.#prompt + 1 : 0;
-    if (this.#late === TOO_MANY && this.#parts < this.#layers) {
-      this.#divide(Math.min(this.#layers, this.#parts * 2));
+    const every = this.#every;
+    if (this.#late >= TOO_MANY && every < this.#layers) {
+      this.#divide(Math.min(this.#layers, every * 2));
       this.#patience *= 2;
-    } else if (this.#prompt === this.#patience && this.#parts > 1) {
+    } else if (this.#prompt >= this.#patience && this.#parts > 1) {
       this.#divide(Math.ceil(this.#parts / 2));
     }
   }
 
   #divide(parts: number): void {
-    [this.#parts, this.#behind] = [parts, parts];
+    this.#parts = parts;
+    this.#behind = this.#every;
     [this.#late, this.#prompt] = [0, 0];
   }
 }
