@@ -23,11 +23,17 @@ const says = (demo, pattern) =>
 const press = (demo, text) =>
   demo.page.$$eval(
     "#lesson button:not([hidden])",
-    (all, text) => all.find((one) => one.textContent === text && !one.disabled).click(),
+    (all, text) =>
+      all
+        .find((one) => one.textContent === text && !one.matches(":disabled, [aria-disabled=true]"))
+        .click(),
     text,
   );
 const canGoOn = (demo) =>
-  demo.page.$eval(".lesson-next button", (one) => !one.hidden && !one.disabled);
+  demo.page.$eval(
+    ".lesson-next button",
+    (one) => !one.hidden && !one.matches(":disabled, [aria-disabled=true]"),
+  );
 const goesOn = async (demo) => {
   await untilHolds("way on", () => canGoOn(demo));
   await press(demo, "Next");

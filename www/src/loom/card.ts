@@ -1,5 +1,6 @@
 /** The card beside the loom: what is chosen, in words, and the heads, which can be cut. */
 import { byId, make } from "../dom.ts";
+import { disable, handOn } from "../focus.ts";
 import type { Place } from "./drawing.ts";
 import { explain } from "./explain.ts";
 import { COLOURS } from "./ink.ts";
@@ -28,10 +29,7 @@ export class Card {
       const now = chosen();
       if (now) cut(new Set([...this.#off, ...explain(now.weave, now.place, this.#off).heads]));
     });
-    this.#mend.addEventListener("click", () => {
-      cut(new Set());
-      this.#cut.focus();
-    });
+    this.#mend.addEventListener("click", () => cut(new Set()));
     this.#heads.addEventListener("click", (event) => {
       const head = this.#buttons.indexOf(event.target as HTMLButtonElement);
       if (head < 0) return;
@@ -56,7 +54,11 @@ export class Card {
       button.setAttribute("aria-pressed", String(!off.has(head)));
       button.classList.toggle("named", heads.includes(head));
     }
-    this.#cut.disabled = heads.every((head) => off.has(head));
+    disable(
+      this.#cut,
+      heads.every((head) => off.has(head)),
+    );
+    if (off.size === 0) handOn(this.#mend, this.#cut);
     this.#mend.hidden = off.size === 0;
   }
 

@@ -1,6 +1,7 @@
 /** The kernels of a training step as a timeline by phase; each tells why it was chosen, and its text. */
 import type { ProfileRow } from "tinyloom/worker";
 import { byId, make, sentence } from "../dom.ts";
+import { disable, isDisabled } from "../focus.ts";
 import type { Training } from "../training.ts";
 import { fromOne } from "../words.ts";
 import { attemptNoting, showError } from "./status.ts";
@@ -103,11 +104,11 @@ export class KernelsPanel {
 
   /** Times are those of a batch, so there has to be a step first. */
   stepped(): void {
-    if (this.#button.disabled) this.#enable();
+    if (isDisabled(this.#button)) this.#enable();
   }
 
   #enable(): void {
-    this.#button.disabled = this.#measuring || !this.#training?.profiled;
+    disable(this.#button, this.#measuring || !this.#training?.profiled);
   }
 
   async #measure(): Promise<void> {
