@@ -39,7 +39,7 @@ export interface Scene {
 }
 
 /** Shares below it are not drawn. */
-const LEAST = 0.025;
+export const LEAST = 0.025;
 /** Strengths that are told apart. */
 const STRENGTHS = 16;
 

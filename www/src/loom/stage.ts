@@ -133,8 +133,9 @@ export class Stage {
       else this.#goLive();
     });
     listen(this.#drawing, {
-      at: () => this.#place?.at ?? 0,
+      chosen: () => this.#place,
       choose: (place) => this.#choose(place),
+      cut: (head) => this.#card.toggle(head),
       brief: (woven, place) => this.#card.brief(woven, place, this.#off),
     });
   }
@@ -448,7 +449,7 @@ export class Stage {
     this.#drawing.canvas.setAttribute(
       "aria-label",
       `The loom at step ${whole(this.#picture?.snapshot.step ?? 0)}: the model reads ${read} and says ${said || "nothing"}. ` +
-        `Layers: ${layers}, heads in each: ${heads}. Arrow keys choose a letter.`,
+        `Layers: ${layers}, heads in each: ${heads}. Arrow keys choose a letter, and up and down a thread of it, whose head Enter cuts or puts back.`,
     );
   }
 
