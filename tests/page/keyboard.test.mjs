@@ -1,14 +1,22 @@
-// A visit by keys alone, in a real browser: Tab reaches all of the page, and the stage is used without a mouse.
+// A visit by keys alone, in a real browser: Tab reaches all of the page, and the stage is used without a mouse. At 200 %
+// zoom the whole of the workshop is accessible, and nothing of it wider than the screen.
 // reads: www tests/page/no-gpu.mjs tests/page/keys.mjs
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
-import { number, PHONE } from "./demo-page.mjs";
+import { launch } from "../../scripts/browser.mjs";
+import { root } from "../../scripts/lib.mjs";
+import { serve } from "../../scripts/server.mjs";
+import { CALL, Demo, number, PHONE, within } from "./demo-page.mjs";
 import { tabTo, walk } from "./keys.mjs";
 import { openWithoutGpu, untilHolds } from "./no-gpu.mjs";
 
 const WIDE = { width: 1280, height: 800, deviceScaleFactor: 1 };
 /** A window of 1280 × 800 at 200 % zoom has half as many CSS pixels each way. */
 const ZOOMED = { width: 640, height: 400, deviceScaleFactor: 2 };
+/** A run of seconds. */
+const RUN =
+  "#text-source=reverse&size=thimble&tokens-per-step=128&sequence-length=32&steps=14&seed=3";
 /** What the stage has for those without a GPU, from the top to the bottom. */
 const STAGE = [
   "share-open",
@@ -208,5 +216,67 @@ test("Tab goes through the stage as the screen does, and all of it is used by ke
   await threads(demo);
   await heads(demo);
   await share(demo);
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+/** Some of what the workshop has after a run, from the top to the bottom. */
+const WORKSHOP = [
+  "text-source",
+  "steps",
+  "start",
+  "quantity",
+  "loss-chart",
+  "samples",
+  "prompt",
+  "generate",
+  "inside-text",
+  "Table of runs",
+  "import",
+  "teach-way",
+  "tune-base",
+  "prove",
+  "measure",
+  "benchmark",
+];
+
+test("Tab goes through the workshop, and a run is begun, halted and left by keys", {
+  timeout: 600_000,
+}, async (t) => {
+  const server = await serve({ "/": join(root, "www", "dist") });
+  t.after(() => server.close());
+  const browser = await launch("chromium", { seconds: CALL });
+  t.after(() => browser.close());
+  const demo = await within(CALL, "page", Demo.open(browser, `${server.url}/${RUN}`));
+  const { page } = demo;
+  await demo.untilState("idle");
+  await tabTo(page, "#start");
+  await press(demo, "Enter");
+  await demo.untilState("training", "stopped");
+  await demo.untilState("stopped");
+  assert.equal(await focused(demo), "start", "when it has ended another one can begin");
+
+  await demo.unfold();
+  await page.setViewport(WIDE);
+  const names = await walk(page, "the workshop");
+  t.diagnostic(`${names.length} controls`);
+  assert.deepEqual(
+    WORKSHOP.filter((id) => !names.includes(id)),
+    [],
+  );
+  await page.setViewport(ZOOMED);
+  await walk(page, "the workshop, zoomed");
+  await demo.shot("workshop-zoomed", ZOOMED);
+  await demo.axe("light", "the workshop, zoomed");
+
+  await demo.unfold(false);
+  await page.setViewport(WIDE);
+  await tabTo(page, '[data-learns="sort"]', "Shift+Tab");
+  await press(demo, "Enter");
+  const sorts = async () => (await demo.text("learning-title")) === "Learning to sort digits";
+  await demo.until("a run of sort", async () => (await sorts()) && (await demo.step()) > 0);
+  await tabTo(page, "#pause");
+  await press(demo, "Enter");
+  await demo.untilState("paused");
+  assert.equal(await focused(demo), "start", "where it says Resume");
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });

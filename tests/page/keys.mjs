@@ -32,7 +32,9 @@ function look() {
 
 /** In the page: what Tab has to reach, of which some were not; and what comes before something that stands above it. */
 function compare(controls) {
-  scrollTo(0, 0);
+  for (const one of [document.documentElement, ...document.querySelectorAll(".scroll")]) {
+    one.scrollTo(0, 0);
+  }
   const { walked } = globalThis;
   globalThis.walked = undefined;
   const name = (one) => one.id || one.ariaLabel || one.outerHTML.slice(0, 80);
