@@ -249,7 +249,10 @@ export class Demo {
         result: cells[4].textContent,
         furthest: cells[5].textContent,
         buttons: Object.fromEntries(
-          [...cells[7].querySelectorAll("button")].map((one) => [one.textContent, !one.disabled]),
+          [...cells[7].querySelectorAll("button")].map((one) => [
+            one.textContent,
+            !one.matches(":disabled, [aria-disabled=true]"),
+          ]),
         ),
       })),
     );

@@ -50,7 +50,9 @@ class Teach {
 
   enabled() {
     return this.page.$$eval("#teach button[id]", (all) =>
-      all.filter((one) => !one.disabled && !one.hidden).map(({ id }) => id.replace("teach-", "")),
+      all
+        .filter((one) => !one.matches(":disabled, [aria-disabled=true]") && !one.hidden)
+        .map(({ id }) => id.replace("teach-", "")),
     );
   }
 

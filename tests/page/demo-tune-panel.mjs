@@ -75,7 +75,10 @@ export class Tune {
   buttons() {
     return this.page.$$eval(
       "#tune-start, #tune-pause, #tune-stop, #tune-save, #tune-again",
-      (all) => Object.fromEntries(all.map((one) => [one.id.slice(5), !one.disabled])),
+      (all) =>
+        Object.fromEntries(
+          all.map((one) => [one.id.slice(5), !one.matches(":disabled, [aria-disabled=true]")]),
+        ),
     );
   }
 

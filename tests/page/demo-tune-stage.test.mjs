@@ -17,7 +17,8 @@ const LINK = "#text-source=reverse&size=thimble&steps=24&tokens-per-step=128&see
 
 const visible = (page, selector) => page.$eval(selector, (one) => one.checkVisibility());
 const label = (page) => page.$eval("#tune-loom", (canvas) => canvas.ariaLabel);
-const enabled = (page, id) => page.$eval(`#${id}`, (one) => !one.disabled);
+const enabled = (page, id) =>
+  page.$eval(`#${id}`, (one) => !one.matches(":disabled, [aria-disabled=true]"));
 
 /** Opens the panel with a folder and chats. Nothing of them is loaded yet. */
 async function ready(demo, tune) {
@@ -51,6 +52,24 @@ async function takes(demo, tune) {
   const top = await page.$eval("#loom", (one) => Math.abs(one.getBoundingClientRect().top));
   assert.ok(top < 80, `the stage is ${top} pixels from the top`);
   assert.match(await label(page), /^Layers 1, 2 of the model, with 4 heads each/);
+}
+
+/** Keys go through its words, and up from a word through the heads of its layers. */
+async function points(demo) {
+  const { page } = demo;
+  const note = () => demo.text("tune-loom-note");
+  await page.focus("#tune-loom");
+  await page.keyboard.press("End");
+  assert.match(await note(), /^Behind “.*” it says “/);
+  const told = [];
+  for (let head = 0; head < 8; head++) {
+    await page.keyboard.press("ArrowUp");
+    told.push(/^(Layer \d, head \d): “.*” looks at “.*”, \d+ %\.$/.exec(await note())?.[1]);
+  }
+  const all = [1, 2].flatMap((layer) => [1, 2, 3, 4].map((head) => `Layer ${layer}, head ${head}`));
+  assert.deepEqual(told, all);
+  await page.keyboard.press("Home");
+  assert.match(await note(), /^Behind /);
 }
 
 /** A chat of one's own is woven, also by Enter. */
@@ -148,6 +167,7 @@ test("a model from a folder takes the stage over, is fine-tuned there, and gives
   await demo.untilState("idle");
   await ready(demo, tune);
   await takes(demo, tune);
+  await points(demo);
   await says(demo);
   await learns(t, demo, tune);
   await fits(demo);

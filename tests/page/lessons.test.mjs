@@ -23,11 +23,17 @@ const says = (demo, pattern) =>
 const press = (demo, text) =>
   demo.page.$$eval(
     "#lesson button:not([hidden])",
-    (all, text) => all.find((one) => one.textContent === text && !one.disabled).click(),
+    (all, text) =>
+      all
+        .find((one) => one.textContent === text && !one.matches(":disabled, [aria-disabled=true]"))
+        .click(),
     text,
   );
 const canGoOn = (demo) =>
-  demo.page.$eval(".lesson-next button", (one) => !one.hidden && !one.disabled);
+  demo.page.$eval(
+    ".lesson-next button",
+    (one) => !one.hidden && !one.matches(":disabled, [aria-disabled=true]"),
+  );
 const goesOn = async (demo) => {
   await untilHolds("way on", () => canGoOn(demo));
   await press(demo, "Next");
@@ -70,13 +76,15 @@ async function looks(demo) {
   );
   assert.ok(hidden, "what does not belong to the lesson");
   assert.equal(await canGoOn(demo), false, "a guess comes before what it tells");
-  await demo.axe("light", "lesson");
+  for (const theme of ["dark", "light"]) await demo.axe(theme, "lesson");
   await demo.shot("lesson-light", { width: 1440, height: 900 });
   await demo.shot("lesson-phone", PHONE);
   await demo.page.setViewport({ width: 1280, height: 800 });
   await press(demo, "the 1st, p");
   await says(demo, /^Look for yourself/);
   assert.equal(await canGoOn(demo), false, "it waits for the click");
+  const next = () => document.activeElement.matches(".lesson-next button");
+  assert.ok(await demo.page.evaluate(next), "keys go on at the button that waits");
   await demo.page.focus("#loom-canvas");
   await demo.page.keyboard.press("End");
   for (let left = 0; left < 3; left++) await demo.page.keyboard.press("ArrowLeft");

@@ -92,9 +92,12 @@ test("a link to a moment trains up to it, wins over the run of before, and leave
   assert.ok((await demo.text("loom-said")).includes(back), await demo.text("loom-said"));
   await demo.page.$$eval(
     "#loom-said button",
-    (all, back) => all.find((one) => one.textContent === back).click(),
+    (all, back) => all.find((one) => one.textContent === back).focus(),
     back,
   );
+  await demo.page.keyboard.press("Enter");
+  const focused = await demo.page.evaluate(() => document.activeElement.id);
+  assert.equal(focused, "loom-canvas", "what was offered is gone, and the focus is not");
   await demo.until("the run of before", async () => (await demo.step()) === stood);
   await demo.untilState("paused");
   assert.equal(await demo.text("text-source"), "reverse", "the form has its settings");

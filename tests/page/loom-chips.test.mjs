@@ -47,6 +47,8 @@ async function chips(demo) {
     const map = await demo.page.$eval("#number-line", (one) => one.checkVisibility());
     if (name !== "sort") assert.equal(map, false, `${name} has no map of digits`);
     else await demo.until("the map of digits", () => shownMap(demo));
+    if (name === "sort") await demo.axe("light", "the map of digits");
+    if (name === "stories") await demo.axe("dark", "stories on the stage");
   }
 }
 
@@ -66,16 +68,20 @@ async function switches(demo) {
   await demo.until("the own model again", async () => (await source()) === "live");
 }
 
-/** A link's moment can be trained on from. */
+/** A link's moment can be trained on from, by keys, too. */
 async function trainsOn(demo) {
   await demo.page.evaluate((hash) => {
     location.hash = hash;
   }, MOMENT);
   const there = async () => (await demo.state()) === "paused" && (await demo.step()) === 5;
   await demo.until("the link's moment", there);
+  for (const theme of ["light", "dark"]) await demo.axe(theme, "a link's moment");
   await demo.page.$$eval("#loom-said button", (all) =>
-    all.find((one) => one.textContent === "Train on").click(),
+    all.find((one) => one.textContent === "Train on").focus(),
   );
+  await demo.page.keyboard.press("Enter");
+  const focused = await demo.page.evaluate(() => document.activeElement.id);
+  assert.equal(focused, "loom-canvas", "what was offered is gone, and the focus is not");
   await demo.until("further steps", async () => (await demo.step()) > 5);
   assert.doesNotMatch(await demo.text("loom-said"), /Train on/, "the offer is taken");
 }

@@ -106,7 +106,7 @@ test("two looms follow one handle, each to its own end", { timeout: 300_000 }, a
   assert.match(spoken, new RegExp(`^step ${STEPS}, its last, handle at 340, surprise \\d`));
   const count = new RegExp(`^\\d+ right at step ${STEPS}$`);
   await demo.until("answers", async () => count.test(await demo.text("squares-count")));
-  await demo.axe("light", "two looms");
+  for (const theme of ["dark", "light"]) await demo.axe(theme, "two looms");
   await demo.shot("loom-two-light", { width: 1440, height: 900 });
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
   await demo.shot("loom-two-dark", { width: 1280, height: 800 });

@@ -9,6 +9,15 @@ import { serve } from "../../scripts/server.mjs";
 
 const www = join(root, "www");
 
+/** Files that the page loads by their address are none that a panel needs. */
+const addresses = {
+  name: "addresses",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /\?url$/ }, ({ path }) => ({ path, namespace: "address" }));
+    onLoad({ filter: /./, namespace: "address" }, () => ({ contents: 'export default "";' }));
+  },
+};
+
 /** Modules of the page as one, with all that they need. */
 async function bundled(modules) {
   const contents = modules.map((path) => `export * from "./src/${path}.ts";`).join("\n");
@@ -17,6 +26,7 @@ async function bundled(modules) {
     bundle: true,
     format: "esm",
     target: "es2022",
+    plugins: [addresses],
     write: false,
   });
   return Buffer.from(outputFiles[0].contents);

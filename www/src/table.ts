@@ -1,6 +1,6 @@
 import { make } from "./dom.ts";
 
-/** Replaces the content of a table. */
+/** Shows rows in a table, in place of others. A row that stays is not moved: it would lose the focus. */
 export function fill(
   table: HTMLTableElement,
   heads: readonly string[],
@@ -14,7 +14,13 @@ export function fill(
   for (const { cells } of body) {
     for (const [at, cell] of [...cells].entries()) cell.dataset["head"] = heads[at] ?? "";
   }
-  table.replaceChildren(make("thead", "", make("tr", "", ...cells)), make("tbody", "", ...body));
+  const shown = table.tBodies[0] ?? table.createTBody();
+  for (const row of [...shown.rows]) if (!body.includes(row)) row.remove();
+  for (const [at, row] of body.entries()) {
+    if (shown.rows[at] !== row) shown.insertBefore(row, shown.rows[at] ?? null);
+  }
+  table.tHead?.remove();
+  table.prepend(make("thead", "", make("tr", "", ...cells)));
 }
 
 /** A row whose first cell heads it. */

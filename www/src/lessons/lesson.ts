@@ -2,6 +2,7 @@
 
 import shakespeare from "../../texts/shakespeare.txt?url";
 import { byId, download, make } from "../dom.ts";
+import { disable } from "../focus.ts";
 import type { Stage } from "../loom/stage.ts";
 import { nameOf, pictureOf } from "../share/picture.ts";
 import { factsOf } from "./facts.ts";
@@ -109,9 +110,10 @@ class LessonPanel {
     this.#next.hidden = part.answers !== undefined;
     const last = this.#part === this.#lesson.parts.length - 1;
     if (last) this.#end();
-    this.#refresh();
     // A pupil with a screen reader or keyboard goes on where the lesson does.
+    this.#next.disabled = false;
     if (this.#part > 0) (this.#choices.querySelector("button") ?? this.#next).focus();
+    this.#refresh();
   }
 
   /** An answer is a guess: it is only noted. */
@@ -171,7 +173,7 @@ class LessonPanel {
     const says = part.says(facts, this.#guess);
     if (this.#words.textContent !== says) this.#words.textContent = says;
     const waits = this.#waiting(part, facts);
-    this.#next.disabled = waits !== "";
+    disable(this.#next, waits !== "");
     if (!part.picture) this.#waits.textContent = waits;
   }
 

@@ -1,5 +1,6 @@
 /** The card beside the loom: what is chosen, in words, and the heads, which can be cut. */
 import { byId, make } from "../dom.ts";
+import { disable, handOn } from "../focus.ts";
 import type { Place } from "./drawing.ts";
 import { explain } from "./explain.ts";
 import { COLOURS } from "./ink.ts";
@@ -7,6 +8,7 @@ import { headAt } from "./pass.ts";
 import type { Weave } from "./weave.ts";
 
 export class Card {
+  readonly #cuts: (off: ReadonlySet<number>) => void;
   readonly #title = byId("card-title", HTMLElement);
   readonly #words = byId("card-words", HTMLElement);
   readonly #heads = byId("card-heads", HTMLElement);
@@ -24,21 +26,23 @@ export class Card {
     cut: (off: ReadonlySet<number>) => void,
     chosen: () => { weave: Weave; place: Place } | undefined,
   ) {
+    this.#cuts = cut;
     this.#cut.addEventListener("click", () => {
       const now = chosen();
       if (now) cut(new Set([...this.#off, ...explain(now.weave, now.place, this.#off).heads]));
     });
-    this.#mend.addEventListener("click", () => {
-      cut(new Set());
-      this.#cut.focus();
-    });
+    this.#mend.addEventListener("click", () => cut(new Set()));
     this.#heads.addEventListener("click", (event) => {
       const head = this.#buttons.indexOf(event.target as HTMLButtonElement);
-      if (head < 0) return;
-      const off = new Set(this.#off);
-      if (!off.delete(head)) off.add(head);
-      cut(off);
+      if (head >= 0) this.toggle(head);
     });
+  }
+
+  /** Cuts a head, or puts it back. */
+  toggle(head: number): void {
+    const off = new Set(this.#off);
+    if (!off.delete(head)) off.add(head);
+    this.#cuts(off);
   }
 
   show(weave: Weave, place: Place, off: ReadonlySet<number>): void {
@@ -56,14 +60,19 @@ export class Card {
       button.setAttribute("aria-pressed", String(!off.has(head)));
       button.classList.toggle("named", heads.includes(head));
     }
-    this.#cut.disabled = heads.every((head) => off.has(head));
+    disable(
+      this.#cut,
+      heads.every((head) => off.has(head)),
+    );
+    if (off.size === 0) handOn(this.#mend, this.#cut);
     this.#mend.hidden = off.size === 0;
   }
 
   /** A place in a line. */
   brief(weave: Weave, place: Place, off: ReadonlySet<number>): string {
-    const { title, lines } = explain(weave, place, off);
-    return place.head === undefined ? title : `${title}. ${lines[0]}`;
+    const { title, lines, heads } = explain(weave, place, off);
+    if (place.head === undefined) return title;
+    return `${title}. ${lines[0]}${off.has(heads[0]!) ? " It is cut." : ""}`;
   }
 
   /** A button for each head, the last layer on top as on the loom. */

@@ -1,5 +1,6 @@
 /** The stage: one screen on which a model learns. It shows a run's weights through time, on a text of the visitor's. */
 import { byId, make, whole } from "../dom.ts";
+import { handOn } from "../focus.ts";
 import { tasks } from "../tasks/index.ts";
 import type { Training, TrainingEvent } from "../training.ts";
 import { answer } from "./ask.ts";
@@ -132,8 +133,9 @@ export class Stage {
       else this.#goLive();
     });
     listen(this.#drawing, {
-      at: () => this.#place?.at ?? 0,
+      chosen: () => this.#place,
       choose: (place) => this.#choose(place),
+      cut: (head) => this.#card.toggle(head),
       brief: (woven, place) => this.#card.brief(woven, place, this.#off),
     });
   }
@@ -183,7 +185,10 @@ export class Stage {
 
   /** Says something beside what is shown. */
   say(text: string): void {
-    byId("loom-said", HTMLElement).textContent = text;
+    const said = byId("loom-said", HTMLElement);
+    // Which may be on what was offered there.
+    handOn(said, this.#drawing.canvas);
+    said.textContent = text;
   }
 
   /** Offers something after what is said. */
@@ -444,7 +449,7 @@ export class Stage {
     this.#drawing.canvas.setAttribute(
       "aria-label",
       `The loom at step ${whole(this.#picture?.snapshot.step ?? 0)}: the model reads ${read} and says ${said || "nothing"}. ` +
-        `Layers: ${layers}, heads in each: ${heads}. Arrow keys choose a letter.`,
+        `Layers: ${layers}, heads in each: ${heads}. Arrow keys choose a letter, and up and down a thread of it, whose head Enter cuts or puts back.`,
     );
   }
 
@@ -483,7 +488,9 @@ export class Stage {
   #captions(): void {
     const [shown, live] = [this.#shown, this.#live];
     byId("time-play", HTMLElement).textContent = this.#player.playing ? "Pause" : "Play";
-    this.#switch.hidden = !(live && live.newest >= 0 && live.name === this.#recording?.name);
+    const other = live && live.newest >= 0 && live.name === this.#recording?.name;
+    if (!other) handOn(this.#switch, this.#drawing.canvas);
+    this.#switch.hidden = !other;
     this.#switch.textContent = shown === live ? "See the recording" : "See your own model";
     if (!this.#picture) return;
     showWords(this.#picture, this.#squares, {

@@ -28,13 +28,19 @@ export function showState(next: State, { gpu, run, proving }: There): void {
   stop.disabled = next !== "training" && next !== "paused";
   byId("import", HTMLButtonElement).disabled = !gpu || busy || proving;
   byId("code", HTMLButtonElement).disabled = !run;
-  keepFocus(focused);
+  keepFocus(focused, busy || next === "paused");
 }
 
-/** Who has pressed a button that does nothing any more finds the one that follows, or what is said meanwhile. */
-function keepFocus(focused: Element | null): void {
+/**
+ * Who has pressed a button that does nothing any more, or Enter in a field, finds the one that follows, or what is said
+ * meanwhile.
+ *
+ * @param closed - whether the form's fields are disabled, too.
+ */
+function keepFocus(focused: Element | null, closed: boolean): void {
   const own = focused === start || focused === pause || focused === stop;
-  if (own ? !(focused as HTMLButtonElement).disabled : focused !== status) return;
+  const field = closed && focused?.matches("#setup :is(input, select, textarea)");
+  if (own ? !(focused as HTMLButtonElement).disabled : focused !== status && !field) return;
   const next = [pause, start].find((button) => !button.disabled);
   (next ?? status).focus({ preventScroll: true });
 }

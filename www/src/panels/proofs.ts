@@ -1,6 +1,7 @@
 /** Two claims that a visitor can test: a lost GPU loses nothing, and a seed gives the same weights each time. */
 import type { RecoveryState } from "tinyloom/worker";
 import { byId, make } from "../dom.ts";
+import { disable } from "../focus.ts";
 import type { Lab } from "../lab.ts";
 import { hashOfWeights, PROOF_STEPS } from "../proof.ts";
 import { LossWait } from "../simulated-loss.ts";
@@ -149,7 +150,7 @@ export class ProofsPanel {
 
   #enable(): void {
     const ready = this.#training !== undefined;
-    this.#plug.disabled = !ready || !this.#busy || this.#wait.waiting;
-    this.#prove.disabled = !ready || this.#busy || this.#proving;
+    disable(this.#plug, !ready || !this.#busy || this.#wait.waiting);
+    disable(this.#prove, !ready || this.#busy || this.#proving);
   }
 }

@@ -1,6 +1,7 @@
 import type { RunSummary } from "tinyloom/storage";
 import type { StepMetrics } from "tinyloom/worker";
 import { byId, bytes, make, whole } from "../dom.ts";
+import { disable, handOn } from "../focus.ts";
 import { described, furthestFirst, type Reached, rankingOf, reachedBy } from "../furthest.ts";
 import type { Stored } from "../run-saver.ts";
 import { type KeptScore, keptOf, type RunStore } from "../run-store.ts";
@@ -32,8 +33,8 @@ const HEADS = [
   "Begun",
   "Actions",
 ];
-/** Which of them is the result, and who got furthest. */
-const [RESULT, FURTHEST] = [4, 5];
+/** Which of them are texts, the last of these the result; and who got furthest. */
+const [TEXTS, RESULT, FURTHEST] = [2, 4, 5];
 
 function noteOf({ lasting, full }: RunStore): string {
   if (full) {
@@ -184,15 +185,22 @@ export class RunsPanel {
     const order = this.#furthestFirst
       ? furthestFirst(runs.map((run) => this.#reachedBy(run)))
       : [...rows.keys()];
-    const table = byId("runs", HTMLTableElement);
-    fill(
-      table,
-      runs.length > 0 ? HEADS : [],
-      order.map((one) => rows[one]!),
-    );
+    this.#fill(order.map((one) => rows[one]!));
     byId("runs-note", HTMLElement).textContent = noteOf(store);
+    if (runs.length < 2) handOn(this.#deleteAll, byId("import", HTMLElement));
     for (const button of [this.#deleteAll, this.#order]) button.hidden = runs.length < 2;
     this.#deleteAll.disabled = may.busy;
+  }
+
+  /** Shows rows. Who was in that of a run which is deleted comes to the next one. */
+  #fill(rows: readonly HTMLTableRowElement[]): void {
+    const table = byId("runs", HTMLTableElement);
+    const before = [...table.rows].slice(1);
+    const at = before.findIndex((row) => row.contains(document.activeElement));
+    const next =
+      rows[Math.min(at, rows.length - 1)]?.querySelector<HTMLElement>("button:last-child");
+    if (at >= 0 && !rows.includes(before[at]!)) (next ?? byId("import", HTMLElement)).focus();
+    fill(table, rows.length > 0 ? HEADS : [], rows);
   }
 
   async #result(store: RunStore, run: RunSummary): Promise<Result | undefined> {
@@ -209,33 +217,75 @@ export class RunsPanel {
     return { stored, steps, validation: this.#losses.get(key) };
   }
 
+  /** The row of a run as it is now. It is made once: a visitor may be in it, and write a name. */
   #row(
     run: RunSummary,
     result: string,
     current: string | undefined,
-    may: May,
+    { busy, resumable }: May,
   ): HTMLTableRowElement {
+    const { id, name } = run;
+    const row = this.#rows.get(id) ?? this.#made(run);
     const kept = keptOf(run);
-    const row = tableRow(
-      "",
-      this.#nameField(run),
-      kept?.text.name ?? "–",
-      kept ? described(kept.settings) : "–",
-      result,
-      "",
-      new Date(run.created).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" }),
-      this.#buttons(run, run.id === current, may),
-    );
-    row.cells[0]!.replaceWith(make("td", "", this.#choice(run)));
-    if (run.id === current) row.setAttribute("aria-current", "true");
+    const texts = [kept?.text.name ?? "–", kept ? described(kept.settings) : "–", result];
+    for (const [at, text] of texts.entries()) row.cells[TEXTS + at]!.textContent = text;
+    row.ariaCurrent = id === current ? "true" : null;
+    const [box, field] = row.querySelectorAll("input");
+    box!.checked = this.#compared.has(id);
+    box!.ariaLabel = `Compare ${name}`;
+    field!.ariaLabel = `Name of the run ${name}`;
+    field!.title = name; // which may be longer than the field
+    if (field !== document.activeElement) field!.value = name;
+    const steps = kept?.settings.steps;
+    const ended = steps !== undefined && (run.checkpoints[0]?.step ?? 0) >= steps;
+    const trains = busy && id === current;
+    const says = [
+      [ended ? "Open" : "Resume", busy || !resumable, "Stop the present run first."],
+      ["Export", trains, "It trains: pause it first."],
+      ["Delete", trains, "It trains: stop it first."],
+    ] as const;
+    for (const [at, button] of row.querySelectorAll("button").entries()) {
+      const [text, disabled, why] = says[at]!;
+      button.textContent = text;
+      button.ariaLabel = `${text} ${name}`;
+      button.title = disabled ? why : "";
+      disable(button, disabled);
+    }
     return row;
   }
 
-  #choice({ id, name }: RunSummary): HTMLInputElement {
+  #made(run: RunSummary): HTMLTableRowElement {
+    const name = () => this.#runs.find(({ id }) => id === run.id)!.name;
+    const { resume, export: save, delete: drop } = this.#actions;
+    const button = (act: (name: string) => void) => {
+      const made = make("button", "");
+      made.type = "button";
+      made.addEventListener("click", () => act(name()));
+      return made;
+    };
+    const row = tableRow(
+      "",
+      this.#nameField(name),
+      "",
+      "",
+      "",
+      "",
+      new Date(run.created).toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" }),
+      make(
+        "div",
+        "actions",
+        button(resume),
+        button(save),
+        button((one) => drop([one])),
+      ),
+    );
+    row.cells[0]!.replaceWith(make("td", "", this.#choice(run)));
+    return row;
+  }
+
+  #choice({ id }: RunSummary): HTMLInputElement {
     const box = make("input", "");
     box.type = "checkbox";
-    box.checked = this.#compared.has(id);
-    box.setAttribute("aria-label", `Compare ${name}`);
     box.addEventListener("change", () => {
       if (box.checked) this.#compared.add(id);
       else this.#compared.delete(id);
@@ -255,45 +305,14 @@ export class RunsPanel {
     return this.#runs.filter(({ id }) => this.#compared.has(id)).map(({ name }) => name);
   }
 
-  #nameField({ name }: RunSummary): HTMLInputElement {
+  #nameField(name: () => string): HTMLInputElement {
     const input = make("input", "");
-    input.value = name;
-    input.title = name; // which may be longer than the field
-    input.setAttribute("aria-label", `Name of the run ${name}`);
     input.addEventListener("change", () => {
       const wanted = input.value.trim();
       // A run without a name keeps the one that it has.
-      if (wanted === "") input.value = name;
-      else this.#actions.rename(name, wanted);
+      if (wanted === "") input.value = name();
+      else this.#actions.rename(name(), wanted);
     });
     return input;
-  }
-
-  #buttons(run: RunSummary, isCurrent: boolean, { busy, resumable }: May): HTMLElement {
-    const { name } = run;
-    const steps = keptOf(run)?.settings.steps;
-    const ended = steps !== undefined && (run.checkpoints[0]?.step ?? 0) >= steps;
-    const trains = busy && isCurrent;
-    const button = (text: string, disabled: boolean, act: (name: string) => void, why = "") => {
-      const made = make("button", "", text);
-      made.type = "button";
-      made.disabled = disabled;
-      made.title = disabled ? why : "";
-      made.setAttribute("aria-label", `${text} ${name}`);
-      made.addEventListener("click", () => act(name));
-      return made;
-    };
-    return make(
-      "div",
-      "actions",
-      button(
-        ended ? "Open" : "Resume",
-        busy || !resumable,
-        this.#actions.resume,
-        "Stop the present run first.",
-      ),
-      button("Export", trains, this.#actions.export, "It trains: pause it first."),
-      button("Delete", trains, (one) => this.#actions.delete([one]), "It trains: stop it first."),
-    );
   }
 }

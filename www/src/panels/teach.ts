@@ -1,6 +1,7 @@
 /** The panel that teaches by hand: thumbs on the model's own samples, or a rule that judges for the visitor. */
 import { TinyloomError } from "tinyloom/worker";
 import { byId, download } from "../dom.ts";
+import { disable } from "../focus.ts";
 import { type BlindSample, mixed, tallied } from "../teach/blind.ts";
 import { Pupil } from "../teach/pupil.ts";
 import { RULES, ruleOf } from "../teach/rules.ts";
@@ -134,13 +135,13 @@ export class TeachPanel {
       thumb.disabled = this.#busy;
     }
     button("write").hidden = !byHand;
-    button("write").disabled = !ready || this.#pupil?.full === true;
+    disable(button("write"), !ready || this.#pupil?.full === true);
     button("write").textContent = this.#pupil?.samples.length ? "Write more" : "Let it write";
-    button("start").disabled = !ready || (byHand && (good < LEAST || bad < LEAST));
-    button("stop").disabled = !this.#busy || this.#state === "saving";
-    button("blind").disabled = !ready || !taught;
-    button("save").disabled = !ready || !taught;
-    button("forget").disabled = !ready || !this.#pupil;
+    disable(button("start"), !ready || (byHand && (good < LEAST || bad < LEAST)));
+    disable(button("stop"), !this.#busy || this.#state === "saving");
+    disable(button("blind"), !ready || !taught);
+    disable(button("save"), !ready || !taught);
+    disable(button("forget"), !ready || !this.#pupil);
   }
 
   /** Does one thing at a time. What fails is said, and the panel is as before. */

@@ -1,5 +1,6 @@
 /** The field of the fine-tune panel for a model's address. */
 import { byId } from "../dom.ts";
+import { handOn } from "../focus.ts";
 
 /** Where the package keeps files of addresses in the browser. */
 const KEPT = "tinyloom";
@@ -68,6 +69,7 @@ export class TuneAddress {
   async refresh(): Promise<void> {
     const kept = await stored((storage) => storage.has(KEPT));
     this.#keep.disabled = kept === undefined;
+    if (!kept) handOn(this.#forget, this.#keep);
     this.#forget.hidden = !kept;
   }
 }

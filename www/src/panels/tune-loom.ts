@@ -2,6 +2,7 @@
 import { byId } from "../dom.ts";
 import { Drawing } from "../loom/drawing.ts";
 import type { Place } from "../loom/painting.ts";
+import { led, modified } from "../loom/pointing.ts";
 import type { Weave } from "../loom/weave.ts";
 import { shapeOf } from "../shape.ts";
 import type { Chat } from "../tune/chats.ts";
@@ -22,12 +23,12 @@ export class TuneLoom {
     });
     canvas.addEventListener("pointerleave", () => this.#point(undefined));
     canvas.addEventListener("keydown", (event) => {
-      const last = (this.#drawing.weave?.tokens.length ?? 0) - 1;
-      const from = this.#drawing.pointed?.at ?? last;
-      const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last }[event.key];
-      if (to === undefined || last < 0) return;
+      const { weave, pointed } = this.#drawing;
+      if (!weave || modified(event)) return;
+      const to = led(event, weave, pointed ?? { at: weave.tokens.length - 1 });
+      if (!to) return;
       event.preventDefault();
-      this.#point({ at: Math.max(0, Math.min(last, to)) });
+      this.#point(to);
     });
   }
 
@@ -51,7 +52,7 @@ export class TuneLoom {
     const { pointed } = this.#drawing;
     const there = pointed && pointed.at < woven.tokens.length && !pointed.layer;
     this.#note.textContent =
-      "Point at a thread or a word to see what it is, or go through the words by the arrow keys.";
+      "Point at a thread or a word to see what it is, or go through them by the arrow keys.";
     this.#point(there ? pointed : undefined);
     const said = woven.tokens.slice(woven.given).map((token) => woven.signs?.get(token));
     this.#drawing.canvas.ariaLabel =

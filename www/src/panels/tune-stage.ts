@@ -1,5 +1,6 @@
 /** The stage, taken over by a model of the fine-tune panel: its layers over a chat, also while an adapter learns. */
 import { byId, whole } from "../dom.ts";
+import { disable, isDisabled } from "../focus.ts";
 import { shapeOf } from "../shape.ts";
 import type { Chat } from "../tune/chats.ts";
 import type { Tuning } from "../tune/tuning.ts";
@@ -90,9 +91,9 @@ export class TuneStage {
    */
   enable(train: HTMLButtonElement, pause: HTMLButtonElement, looks: boolean): void {
     button("train").textContent = train.textContent;
-    button("train").disabled = train.disabled;
-    button("pause").disabled = pause.disabled;
-    for (const one of [button("weave"), this.#layers, this.#adapted]) one.disabled = !looks;
+    disable(button("train"), isDisabled(train));
+    disable(button("pause"), isDisabled(pause));
+    for (const one of [button("weave"), this.#layers, this.#adapted]) disable(one, !looks);
   }
 
   /** Weaves a chat in the model as it is now. */

@@ -1,6 +1,7 @@
 /** The fine-tune panel: an adapter on a finished model learns from chats, and answers beside it. */
 import { type StepMetrics, TinyloomError } from "tinyloom/worker";
 import { byId, bytes, download, whole } from "../dom.ts";
+import { disable, handOn, isDisabled } from "../focus.ts";
 import type { Folder } from "../import.ts";
 import { invalidField, revealInvalid } from "../reveal.ts";
 import type { Chat } from "../tune/chats.ts";
@@ -149,19 +150,21 @@ export class TunePanel {
     const state = this.#state;
     const ready = state === "ready" || state === "done";
     const free = this.#host.opened() !== undefined && !this.#host.busy() && !this.#asking;
-    byId("tune-choices", HTMLFieldSetElement).disabled = this.#active || this.#asking;
+    const choices = byId("tune-choices", HTMLFieldSetElement);
+    choices.disabled = this.#active || this.#asking;
     const start = button("start");
     start.textContent = state === "paused" ? "Go on" : "Train the adapter";
     // With an invalid field the button stays enabled, so that submitting shows the field.
     const begins = ready && this.#reading !== undefined && !this.#cost?.refused;
-    start.disabled = !(free && (state === "paused" || begins));
-    button("pause").disabled = state !== "training";
-    button("stop").disabled = !this.#active;
+    disable(start, !(free && (state === "paused" || begins)));
+    disable(button("pause"), state !== "training");
+    disable(button("stop"), !this.#active);
+    if (this.#active) handOn(choices, button("stop"));
     const idle = this.#tuning !== undefined && (state === "paused" || ready);
-    button("save").disabled = !idle || this.#asking;
-    button("again").disabled = !idle || this.#asking;
+    disable(button("save"), !idle || this.#asking);
+    disable(button("again"), !idle || this.#asking);
     const looks = !this.#asking && (idle || (free && begins));
-    button("look").disabled = !looks;
+    disable(button("look"), !looks);
     this.#stage.enable(start, button("pause"), looks);
   }
 
@@ -371,7 +374,7 @@ export class TunePanel {
    * @param prompt - takes the stage over; without one what stands in its field is woven.
    */
   async #look(prompt?: string): Promise<void> {
-    if (button("look").disabled) return;
+    if (isDisabled(button("look"))) return;
     clearError(this.#error);
     try {
       if (!this.#tuning || this.#staysOut) {

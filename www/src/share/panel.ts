@@ -34,6 +34,7 @@ export class SharePanel {
       table(answersCsv(moment), `${nameOf(moment)}-answers`),
     );
     this.#on("share-clip", (moment) => this.#clip(moment));
+    byId("share", HTMLElement).addEventListener("keydown", turns);
   }
 
   /** Shows what would be shared. */
@@ -103,6 +104,18 @@ export class SharePanel {
     }
     note().textContent = "The clip is in your downloads.";
   }
+}
+
+/** Tab stays in the dialog: behind its last control comes its first. */
+function turns(event: KeyboardEvent): void {
+  if (event.key !== "Tab") return;
+  const dialog = byId("share", HTMLElement);
+  const all = [...dialog.querySelectorAll<HTMLElement>("button:enabled, input:not([hidden])")];
+  const [from, to] = event.shiftKey ? [all[0], all.at(-1)] : [all.at(-1), all[0]];
+  const { activeElement: focused } = document;
+  if (focused !== from && !(event.shiftKey && focused === dialog)) return;
+  event.preventDefault();
+  to?.focus();
 }
 
 const linkOf = ({ track, at, off }: Moment): string | undefined =>
