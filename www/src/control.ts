@@ -58,7 +58,9 @@ const tune = new LazyTunePanel(host);
 const teach = new LazyTeachPanel(host);
 
 const runs = new RunsPanel({
-  resume: (name) => attempt(() => resume(name), fail),
+  resume: (name) => {
+    if (!proofs.proving) attempt(() => resume(name), fail);
+  },
   export: (name) => attempt(() => exportRun(name)),
   rename: (name, to) => attempt(() => change((store) => store.rename(name, to))),
   delete: (names) => {
@@ -90,7 +92,7 @@ function changed(state: State): void {
     inside.refresh();
   }
   proofs.training = busy;
-  benchmark.busy = busy || !opened;
+  benchmark.busy = busy || proofs.proving || !opened;
   ask.disabled = run === undefined || state === "loading" || !opened;
   if (state !== "loading") attempt(showRuns);
   else tune.changed();
@@ -128,7 +130,8 @@ async function showRuns(): Promise<void> {
   const { run, opened, busy } = session;
   // Of a run whose GPU is gone only what is stored is left.
   const current = run && { id: run.run.id, step: opened ? run.step : 0 };
-  if (kept) await runs.show(kept, current, { busy, resumable: Boolean(opened) });
+  const { proving } = proofs;
+  if (kept) await runs.show(kept, current, { busy, proving, resumable: Boolean(opened) });
   tune.changed();
 }
 
@@ -149,6 +152,7 @@ async function change(work: (store: RunStore) => Promise<void>): Promise<void> {
 /** Deletes runs. If one is the page's own, the page has no run afterwards. */
 async function deleteRuns(names: readonly string[]): Promise<void> {
   const own = session.run !== undefined && names.includes(session.run.run.name);
+  if (own && proofs.proving) return;
   if (own && session.opened) session.go("load");
   if (own) await leave();
   try {
@@ -296,6 +300,7 @@ export function refused(error: unknown): void {
 export async function train(): Promise<void> {
   const { run } = session;
   if (!run) return;
+  if (proofs.proving) return say("Wait until the proof is over, then press Resume.");
   clearError();
   const lasts = !session.guest;
   if (lasts) remember({ id: run.run.id, training: true });
@@ -502,6 +507,7 @@ export async function resume(
 
 /** Keeps what was dropped or picked as a run, and opens it. */
 export async function bring(folder: Folder): Promise<void> {
+  if (!ready()) return say("Files are taken once nothing loads, trains or is proved.");
   const kind = kindOf(folder);
   if (kind === "text") {
     setup.take(Object.values(folder.files)[0]);
@@ -548,5 +554,6 @@ export function hurry(): void {
   session.run?.hurry();
 }
 
-/** Whether files may be brought now. */
-export const ready = (): boolean => session.opened !== undefined && !session.busy;
+/** Whether a run may begin now. A proof uses the present one's text. */
+export const ready = (): boolean =>
+  session.opened !== undefined && !session.busy && !proofs.proving;

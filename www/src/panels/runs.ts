@@ -19,6 +19,7 @@ export interface RunActions {
 /** What may be done with the runs. */
 interface May {
   readonly busy: boolean;
+  readonly proving?: boolean;
   readonly resumable: boolean;
 }
 
@@ -32,6 +33,8 @@ const HEADS = [
   "Begun",
   "Actions",
 ];
+/** Why a run waits while a proof uses the page's own. */
+const PROOF = "Wait until the proof is over.";
 /** Which of them is the result, and who got furthest. */
 const [RESULT, FURTHEST] = [4, 5];
 
@@ -116,7 +119,8 @@ export class RunsPanel {
    * Shows the runs as they are now.
    *
    * @param current - the page's run.
-   * @param may - `busy`: it is training, and cannot be left; `resumable`: there is a GPU to resume a run on.
+   * @param may - `busy`: it is training, and cannot be left; `proving`: a proof uses it; `resumable`: there is a GPU to
+   * resume a run on.
    */
   show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
     const show = () => this.#show(store, current, may);
@@ -192,7 +196,7 @@ export class RunsPanel {
     );
     byId("runs-note", HTMLElement).textContent = noteOf(store);
     for (const button of [this.#deleteAll, this.#order]) button.hidden = runs.length < 2;
-    this.#deleteAll.disabled = may.busy;
+    this.#deleteAll.disabled = may.busy || Boolean(may.proving);
   }
 
   async #result(store: RunStore, run: RunSummary): Promise<Result | undefined> {
@@ -269,7 +273,11 @@ export class RunsPanel {
     return input;
   }
 
-  #buttons(run: RunSummary, isCurrent: boolean, { busy, resumable }: May): HTMLElement {
+  #buttons(
+    run: RunSummary,
+    isCurrent: boolean,
+    { busy, proving = false, resumable }: May,
+  ): HTMLElement {
     const { name } = run;
     const steps = keptOf(run)?.settings.steps;
     const ended = steps !== undefined && (run.checkpoints[0]?.step ?? 0) >= steps;
@@ -288,12 +296,17 @@ export class RunsPanel {
       "actions",
       button(
         ended ? "Open" : "Resume",
-        busy || !resumable,
+        busy || proving || !resumable,
         this.#actions.resume,
-        "Stop the present run first.",
+        proving ? PROOF : "Stop the present run first.",
       ),
       button("Export", trains, this.#actions.export, "It trains: pause it first."),
-      button("Delete", trains, (one) => this.#actions.delete([one]), "It trains: stop it first."),
+      button(
+        "Delete",
+        trains || (proving && isCurrent),
+        (one) => this.#actions.delete([one]),
+        proving ? PROOF : "It trains: stop it first.",
+      ),
     );
   }
 }
