@@ -100,7 +100,9 @@ test("how a training is to end holds for that training alone, and what is wanted
   const done = [];
   session.want(() => done.push("first"));
   session.want(() => done.push("second"));
+  assert.equal(session.wants, true);
   session.takeWanted()();
+  assert.equal(session.wants, false);
   assert.equal(session.takeWanted(), undefined);
   assert.deepEqual(done, ["second"]);
 });

@@ -301,8 +301,13 @@ export async function train(): Promise<void> {
   const { run } = session;
   if (!run) return;
   if (proofs.proving) return say("Wait until the proof is over, then press Resume.");
-  clearError();
   const lasts = !session.guest;
+  // Who has asked for something else while this run was made does not wait for its end.
+  if (session.busy && session.wants) {
+    if (lasts) remember(undefined);
+    return session.go("stop");
+  }
+  clearError();
   if (lasts) remember({ id: run.run.id, training: true });
   session.go("train");
   say(run.inMemory && lasts ? `Training. ${IN_MEMORY}` : "Training.");
@@ -499,7 +504,7 @@ export async function resume(
   if ((goOn || here) && !made.finished) return train();
   remember({ id: made.run.id, training: false });
   session.go("load");
-  session.go(made.finished ? "stop" : "pause");
+  session.go(made.finished || session.wants ? "stop" : "pause");
   const { step, settings } = made;
   const next = made.finished ? "ask it for text" : "resume, or ask it for text";
   say(`Loaded “${name}” at step ${whole(step)} of ${whole(settings.steps)}: ${next}.`);
@@ -533,7 +538,7 @@ export async function bring(folder: Folder): Promise<void> {
   if (!made) return;
   for await (const event of made.keep()) show(event);
   remember({ id: made.run.id, training: false });
-  session.go("pause");
+  session.go(session.wants ? "stop" : "pause");
   say(`Loaded ${folder.name}: ask it for text, or resume to train it on ${made.text.name}.`);
 }
 
