@@ -71,6 +71,40 @@ async function low(demo) {
   assert.equal(await position(), "sticky");
 }
 
+/** In the page: what is said of the time that is left after each step, and when. */
+function timesLeft() {
+  globalThis.told = [];
+  document.addEventListener("tinyloom:training", ({ detail: { type, step } }) => {
+    if (type !== "step") return;
+    const now = performance.now();
+    // The panels hear it after this.
+    queueMicrotask(() => {
+      const text = document.getElementById("time-left").textContent;
+      globalThis.told.push({ step, now, text });
+    });
+  });
+}
+
+/** The time left is that of the clock, from when all has been compiled: for the first step, and for the first sample. */
+async function timeLeft(demo) {
+  const told = await demo.page.evaluate(() => globalThis.told);
+  assert.deepEqual(
+    told.slice(0, 2).map(({ step }) => step),
+    [1, 2],
+  );
+  const [first, second, ...rest] = told;
+  assert.deepEqual([first.text, second.text], ["–", "–"]);
+  assert.ok(rest.length >= 4);
+  for (const { step, now, text } of rest) {
+    const wanted = (((now - second.now) / (step - 2)) * (4000 - step)) / 1000;
+    // A machine that does much else may take hours, which are said without their minutes.
+    const [, hours] = /^([\d,]+) h$/.exec(text) ?? [];
+    const [, minutes, seconds] = /^(\d+):(\d\d)$/.exec(text) ?? [0, 60 * number(hours ?? ""), 0];
+    const off = Math.abs(60 * Number(minutes) + Number(seconds) - wanted);
+    assert.ok(off < 0.1 * wanted + (hours ? 1800 : 1), `step ${step}: ${text}, not ${wanted} s`);
+  }
+}
+
 /** After a reload the form has what the run learns, a pasted text too. */
 async function reload(demo) {
   await demo.fill("text-source", "paste");
@@ -78,10 +112,11 @@ async function reload(demo) {
   await demo.fill("size", "thimble");
   await demo.fill("steps", "4000");
   await demo.fill("tokens-per-step", "64");
+  await demo.page.evaluate(timesLeft);
+  await demo.pauseFrom(6);
   await demo.click("start");
-  await demo.until("first step", async () => (await demo.step()) >= 1);
-  await demo.click("pause");
   await demo.untilState("paused");
+  await timeLeft(demo);
   // The address that the page has given itself is no link of another's.
   await demo.click("link");
   await demo.page.reload();

@@ -155,6 +155,9 @@ async function asksMeanwhile() {
 /** A proof lets no run begin, come or go until it is over: it uses the text of the present one. */
 async function proves(demo) {
   const step = await demo.step();
+  // The table of a run that has just ended is written a moment later.
+  await demo.appears("#runs tr[aria-current] [aria-label^=Delete]:enabled");
+  await demo.appears("#runs tr:not([aria-current]) [aria-label^=Open]:enabled");
   // In one go: the proof may be over before another call comes.
   const found = await demo.page.evaluate(asksMeanwhile);
   assert.deepEqual(found.held, [false, false, false, false, true, true], "before it and in it");
