@@ -248,8 +248,10 @@ test(
   },
 );
 
-/** In the page: a measurement by a worker that says one row, and is stopped then. */
+/** In the page: a measurement by a worker that says one row, takes long for the next, and is stopped then. */
 async function stoppedMeasurement() {
+  let now = 0;
+  performance.now = () => now;
   let ended = 0;
   let worker;
   globalThis.Worker = class {
@@ -269,27 +271,37 @@ async function stoppedMeasurement() {
   const turn = () => new Promise((done) => setTimeout(done));
   const seen = [button.textContent];
   button.click();
-  await turn();
+  while (!worker) await turn();
   const row = { workload: "train tiny", milliseconds: 1, tokensPerSecond: 5 };
   worker.onmessage({ data: { rows: [row], next: "decode tiny" } });
   seen.push(note.textContent, button.textContent, String(button.disabled));
+  now = 83_000;
+  const end = Date.now() + 5000;
+  while (!note.textContent.includes("1:23") && Date.now() < end) await turn();
+  seen.push(note.textContent, note.querySelector("[role=timer]").textContent);
   button.click();
-  await turn();
+  while (/^Measuring/.test(note.textContent)) await turn();
   await turn();
   seen.push(note.textContent, button.textContent);
   return { seen, ended, rows: document.querySelectorAll("#benchmark-rows tbody tr").length };
 }
 
-test("a measurement says how far it is and for how long, and can be stopped", LONG, async (t) => {
-  const page = await openPanels(t, ["panels/benchmark"], ZOOMED);
-  const { seen, ended, rows } = await page.evaluate(stoppedMeasurement);
-  assert.deepEqual(seen, [
-    "Measure this GPU",
-    "Measuring: decode tiny, 2 of 6, 0:00 min so far…",
-    "Stop measuring",
-    "false",
-    "Stopped. Rows that are done are below.",
-    "Measure this GPU",
-  ]);
-  assert.deepEqual([ended, rows], [1, 1], "the worker ends, and its rows stay");
-});
+test(
+  "a measurement says how far it is and for how long, within a row too, and can be stopped",
+  LONG,
+  async (t) => {
+    const page = await openPanels(t, ["panels/benchmark"], ZOOMED);
+    const { seen, ended, rows } = await page.evaluate(stoppedMeasurement);
+    assert.deepEqual(seen, [
+      "Measure this GPU",
+      "Measuring: decode tiny, 2 of 6, 0:00 min so far…",
+      "Stop measuring",
+      "false",
+      "Measuring: decode tiny, 2 of 6, 1:23 min so far…",
+      "1:23",
+      "Stopped. Rows that are done are below.",
+      "Measure this GPU",
+    ]);
+    assert.deepEqual([ended, rows], [1, 1], "the worker ends, and its rows stay");
+  },
+);
