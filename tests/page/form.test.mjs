@@ -167,6 +167,26 @@ async function secondTab(demo, browser, url) {
   assert.deepEqual(demo.dialogs, ["confirm"]);
 }
 
+/** Of a text of one's own a large size learns tokens, and is known again by their number. */
+async function learnsTokens(demo) {
+  const { length } = await demo.runs();
+  assert.equal(await demo.text("text-source"), "paste");
+  await demo.fill("size", "mid");
+  for (const id of ["sequence-length", "tokens-per-step"]) await demo.fill(id, "32");
+  await demo.fill("steps", "1");
+  await demo.click("start");
+  await demo.until("its run", async () => (await demo.runs()).length > length);
+  await demo.untilState("stopped");
+  const [, words] = /among ([\d,]+) tokens/.exec(await demo.text("blind-key"));
+  assert.ok(number(words) > 256 && number(words) < 320, `${words} tokens of seven words`);
+  assert.doesNotMatch(await demo.text("samples"), /\ufffd/);
+  await demo.fill("size", "thimble");
+  const { name } = (await demo.runs()).find((one) => /^Mid on /.test(one.name));
+  await demo.press("Open", name);
+  await demo.until("its size", async () => (await demo.text("size")) === "mid");
+  await demo.untilState("stopped");
+}
+
 /** A measurement that takes long can be ended. */
 async function measures(demo) {
   await demo.appears("#benchmark:enabled");
@@ -201,5 +221,6 @@ test("the form says what is so, before and after a reload, and in two tabs", {
   await reload(demo);
   await names(demo);
   await secondTab(demo, browser, `${server.url}/?second`);
+  await learnsTokens(demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });

@@ -229,6 +229,64 @@ test("a trainer that fails leaves no run, which was made meanwhile; a CPU compil
   assert.deepEqual(called, ["model"]);
 });
 
+/** A lab whose texts have groups of letters for so many tokens. */
+function withTokens(words) {
+  const { lab, store } = fakes();
+  const made = [];
+  const json = new Blob(["{}"]);
+  const tokenizer = {
+    vocabSize: words,
+    save: async () => ({ "tokenizer.json": new Uint8Array() }),
+  };
+  Object.assign(lab, {
+    BpeTokenizer: {
+      train: async (_, { vocabSize }) => {
+        made.push(`at most ${vocabSize}`);
+        return { ...tokenizer, vocabSize: Math.min(words, vocabSize) };
+      },
+    },
+    Tokenizer: { fromPretrained: async () => ({ encode: async () => new Uint32Array(), json }) },
+    Model: {
+      create: async (_, config) => {
+        made.push(`model of ${config.vocab_size}`);
+        return { config, free: async () => undefined };
+      },
+    },
+  });
+  store.create = async (_, { options, tokenizer }) => {
+    made.push(`${typeof tokenizer}, kept as of ${options.settings.config.vocab_size}`);
+    return { close: async () => undefined };
+  };
+  store.delete = async () => undefined;
+  return { made, lab, store };
+}
+
+test("a size's tokens are learned from a text of one's own; the model has no more than there are", async () => {
+  const { beginRun } = await pageModule("src/open");
+  const { presets } = await pageModule("src/presets");
+  const text = { name: "a text", source: "paste", bytes: new Blob(["a b ".repeat(99)]) };
+  const begun = async (words, fewer) => {
+    const { made, lab, store } = withTokens(words);
+    const settings = { ...presets.mid, seed: 1 };
+    const vocabulary = presets.mid.config.vocab_size;
+    const why = fewer
+      ? /^Error: late$/
+      : /only enough groups of letters for 301 tokens, not for 4096/;
+    await assert.rejects(
+      beginRun(lab, store, { name: "new", settings, text, vocabulary, fewer }),
+      why,
+    );
+    return made;
+  };
+  const of = (words) => [`model of ${words}`, `string, kept as of ${words}`];
+  // A multiple of four is quicker, and the model has no token that the text has not.
+  assert.deepEqual(await begun(301, true), ["at most 4096", "at most 300", ...of(300)]);
+  assert.deepEqual(await begun(300, true), ["at most 4096", ...of(300)]);
+  assert.deepEqual(await begun(259, true), ["at most 4096", ...of(259)], "256 are letters alone");
+  assert.deepEqual(await begun(9000, true), ["at most 4096", ...of(4096)]);
+  assert.deepEqual(await begun(301, false), ["at most 4096"], "one's own choice is kept to");
+});
+
 test("a run that cannot be made leaves no model and no data", async () => {
   const { gone, called: _, ...of } = fakes();
   of.store.create = () => Promise.reject(new Error("no room"));
