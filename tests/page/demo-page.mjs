@@ -151,6 +151,16 @@ export class Demo {
     );
   }
 
+  /** Lets the page write to the clipboard, or not; what it writes goes nowhere. */
+  clipboard(allowed) {
+    return this.page.evaluate((allowed) => {
+      const value = async () => {
+        if (!allowed) throw new DOMException("denied", "NotAllowedError");
+      };
+      Object.defineProperty(navigator.clipboard, "writeText", { value, configurable: true });
+    }, allowed);
+  }
+
   /** Waits until the condition holds; says what it waited for and what the page showed. */
   async until(what, condition, seconds = LONGEST) {
     const end = Date.now() + seconds * 1000;

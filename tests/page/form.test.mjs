@@ -126,6 +126,29 @@ async function reload(demo) {
   assert.equal(await demo.text("steps"), "4000");
 }
 
+/** The clipboard is said to have a link or a program only where the browser has let it. */
+async function clipboard(demo) {
+  const said = async (id, allowed) => {
+    await demo.clipboard(allowed);
+    await demo.page.$eval("#status", (status) => status.replaceChildren());
+    await demo.click(id);
+    await demo.until(`word of ${id}`, async () => (await demo.text("status")) !== "");
+    return demo.text("status");
+  };
+  const own = "Your own text is not in it.";
+  assert.equal(
+    await said("link", true),
+    `The address bar has the link, and so has the clipboard. ${own}`,
+  );
+  assert.equal(
+    await said("link", false),
+    `The address bar has the link: copy it from there. ${own}`,
+  );
+  const reads = "It reads the text from text.txt.";
+  assert.equal(await said("code", true), `The program is below, and in the clipboard. ${reads}`);
+  assert.equal(await said("code", false), `The program is below: copy it from there. ${reads}`);
+}
+
 /** A run keeps its name where it is given none. */
 async function names(demo) {
   const [{ name }] = await demo.runs();
@@ -220,6 +243,7 @@ test("the form says what is so, before and after a reload, and in two tabs", {
   await measures(demo);
   await reload(demo);
   await names(demo);
+  await clipboard(demo);
   await secondTab(demo, browser, `${server.url}/?second`);
   await learnsTokens(demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");

@@ -2,8 +2,11 @@
 // stays.
 // reads: www
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
@@ -51,7 +54,15 @@ async function moment(demo) {
 async function sameLink(demo) {
   await demo.page.click("#share-open");
   await demo.appears("#share-link:enabled");
-  await demo.page.click("#share-link");
+  // The clipboard is said to have it only where the browser has let it.
+  for (const [allowed, words] of [
+    [true, "The link is in the clipboard."],
+    [false, "Copy the link from the field."],
+  ]) {
+    await demo.clipboard(allowed);
+    await demo.page.click("#share-link");
+    await demo.until(words, async () => (await demo.text("share-note")) === words, 20);
+  }
   await demo.appears("#share-address:not([hidden])");
   const given = new URLSearchParams(new URL(await demo.text("share-address")).hash.slice(1));
   for (const [name, value] of new URLSearchParams(MOMENT.slice(1))) {
@@ -175,6 +186,20 @@ async function proves(demo) {
   await demo.appears("#runs tr:not([aria-current]) [aria-label^=Open]:enabled");
 }
 
+/** What a run that has just ended hands out has the score of its last step, in its samples and for the list. */
+async function exportsScore(t, demo) {
+  const [{ name }] = await demo.runs();
+  const zip = await demo.export(name);
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-score-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const run = await (await Runs.open("score", { folder })).import(zip, name);
+  const last = (await run.samples()).findLast(({ score }) => score);
+  assert.deepEqual([last.step, last.score.of], [14, 128]);
+  assert.equal(await demo.text("score-count"), `${last.score.right} of 128 problems`);
+  assert.deepEqual(run.options.score, { ...last.score, step: 14 });
+  await run.close();
+}
+
 test("a start that fails leaves the run of before as it was, and a proof lets none begin", {
   timeout: 900_000,
 }, async (t) => {
@@ -187,6 +212,7 @@ test("a start that fails leaves the run of before as it was, and a proof lets no
   const focused = () => demo.page.evaluate(() => document.activeElement.id);
   assert.equal(await focused(), "pause", "the keyboard goes on at the button that does something");
   await demo.untilState("stopped");
+  await exportsScore(t, demo);
   const step = await demo.step();
   const before = await demo.likeliest("weave", 8);
 
