@@ -75,13 +75,14 @@ test("where a text is from is known again after a reload", async () => {
 });
 
 test("without a network a missing part is no fault of the page", async () => {
-  const { OFFLINE, wordsFor } = await pageModule("src/words");
+  const { OFFLINE, unreachable, wordsFor } = await pageModule("src/words");
   const here = { userAgent: "", secure: true };
   assert.equal(wordsFor("module-unavailable", { ...here, online: false }), OFFLINE);
   assert.equal(wordsFor("internal", { ...here, online: false }), OFFLINE);
   assert.doesNotMatch(OFFLINE, /Reload/);
   assert.notEqual(wordsFor("internal", { ...here, online: true }), OFFLINE);
   assert.notEqual(wordsFor("out-of-memory", { ...here, online: false }), OFFLINE);
+  assert.throws(unreachable, { message: OFFLINE }, "the same where a server is gone");
 });
 
 test("a kept run is stored anew once something was noted, as a score at its end", async () => {

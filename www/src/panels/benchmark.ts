@@ -1,10 +1,11 @@
 /** One click measures the reference models; the result is a file and a picture to share. */
 import type { Report } from "../benchmark.ts";
 import { byId, download } from "../dom.ts";
+import { unreachable } from "../words.ts";
 import { attemptNoting, showError } from "./status.ts";
 
 /** What measures: most visitors never ask for it. */
-const measuring = () => import("./measuring.ts");
+const measuring = () => import("./measuring.ts").catch(unreachable);
 
 export class BenchmarkPanel {
   readonly #button = byId("benchmark", HTMLButtonElement);
