@@ -63,6 +63,18 @@ async function low(demo) {
   await demo.page.setViewport({ width: 1366, height: 650 });
   const position = () => demo.page.$eval("#setup", (one) => getComputedStyle(one).position);
   assert.equal(await position(), "static");
+  await demo.unfold(false);
+  // Each pixel of scrolling brings Start as much nearer, and the end of the curve is in view with it.
+  const { before, after, chart } = await demo.page.evaluate(() => {
+    const box = (id) => document.getElementById(id).getBoundingClientRect();
+    document.getElementById("workshop").scrollIntoView({ behavior: "instant" });
+    const before = box("start").bottom - innerHeight;
+    scrollBy({ top: before, behavior: "instant" });
+    return { before, after: box("start").bottom - innerHeight, chart: box("loss-chart").bottom };
+  });
+  assert.ok(before > 100, "with the editor the form is higher than the window");
+  assert.ok(Math.abs(after) < 2, `Start ends ${after} pixels below the window`);
+  assert.ok(chart > 50, `the curve ends at ${chart}`);
   await demo.page.setViewport({ width: 1366, height: 900 });
   assert.equal(await position(), "static", "with the editor it is higher than the window");
   await demo.fill("text-source", "reverse");
