@@ -197,9 +197,15 @@ async function secondTab(demo, browser, url) {
   await demo.page.bringToFront();
   // The chips end a run of the visitor's own only if they say so.
   demo.dialogs.length = 0;
+  demo.accepts = false;
+  await demo.page.click('[data-learns="paste"]');
+  const stood = await demo.step();
+  await demo.until("its next step", async () => (await demo.step()) > stood);
+  assert.equal(await demo.state(), "training", "who says no goes on");
+  demo.accepts = true;
   await demo.page.click('[data-learns="paste"]');
   await demo.untilState("stopped");
-  assert.deepEqual(demo.dialogs, ["confirm"]);
+  assert.deepEqual(demo.dialogs, ["confirm", "confirm"]);
 }
 
 /** Of a text of one's own a large size learns tokens, and is known again by their number. */
