@@ -103,8 +103,9 @@ export function quickBenchmark() {
 export class Demo {
   /** Errors of the page's console. */
   errors = [];
-  /** Kinds of the dialogs that the page has asked with; all are accepted. */
+  /** Kinds of the dialogs that the page has asked with, and whether they are accepted. */
   dialogs = [];
+  accepts = true;
 
   static async open(browser, url) {
     const demo = new Demo();
@@ -116,7 +117,8 @@ export class Demo {
     demo.page.setDefaultTimeout(LONGEST * 1000);
     demo.page.on("dialog", (dialog) => {
       demo.dialogs.push(dialog.type());
-      dialog.accept().catch(() => undefined); // its tab has gone
+      const answered = demo.accepts ? dialog.accept() : dialog.dismiss();
+      answered.catch(() => undefined); // its tab has gone
     });
     await demo.page.setViewport(DESKTOP);
     await demo.page.goto(url, { waitUntil: "load" });
@@ -149,6 +151,16 @@ export class Demo {
       },
       value,
     );
+  }
+
+  /** Lets the page write to the clipboard, or not; what it writes goes nowhere. */
+  clipboard(allowed) {
+    return this.page.evaluate((allowed) => {
+      const value = async () => {
+        if (!allowed) throw new DOMException("denied", "NotAllowedError");
+      };
+      Object.defineProperty(navigator.clipboard, "writeText", { value, configurable: true });
+    }, allowed);
   }
 
   /** Waits until the condition holds; says what it waited for and what the page showed. */

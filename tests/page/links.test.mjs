@@ -2,8 +2,11 @@
 // stays.
 // reads: www
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Runs } from "tinyloom/storage";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
@@ -51,7 +54,15 @@ async function moment(demo) {
 async function sameLink(demo) {
   await demo.page.click("#share-open");
   await demo.appears("#share-link:enabled");
-  await demo.page.click("#share-link");
+  // The clipboard is said to have it only where the browser has let it.
+  for (const [allowed, words] of [
+    [true, "The link is in the clipboard."],
+    [false, "Copy the link from the field."],
+  ]) {
+    await demo.clipboard(allowed);
+    await demo.page.click("#share-link");
+    await demo.until(words, async () => (await demo.text("share-note")) === words, 20);
+  }
   await demo.appears("#share-address:not([hidden])");
   const given = new URLSearchParams(new URL(await demo.text("share-address")).hash.slice(1));
   for (const [name, value] of new URLSearchParams(MOMENT.slice(1))) {
@@ -129,18 +140,67 @@ async function tooLarge(demo) {
   assert.equal((await demo.page.$$('.head[aria-pressed="false"]')).length, 0, "no head is cut");
 }
 
-/** A proof lets no run begin until it is over. */
+/** In the page: asks for a proof, and for all that would take its text away. */
+async function asksMeanwhile() {
+  const [prove, start] = ["prove", "start"].map((id) => document.getElementById(id));
+  const button = (what, more = "") => `#runs tr${more} [aria-label^="${what} "]`;
+  const present = document.querySelector(button("Delete", "[aria-current]"));
+  const other = document.querySelector(button("Open", ":not([aria-current])"));
+  const held = [prove.disabled, start.disabled, present.disabled, other.disabled];
+  prove.click();
+  held.push(prove.disabled, start.disabled);
+  // The table is written anew a moment later.
+  for (const one of [present, other]) one.click();
+  const all = () => [...document.querySelectorAll(`${button("Open")}, ${button("Resume")}`)];
+  while (start.disabled && !all().every(({ disabled }) => disabled))
+    await new Promise((turn) => setTimeout(turn));
+  const opens = all().map(({ disabled, title }) => `${disabled}: ${title}`);
+  const { disabled, title } = document.querySelector(button("Delete", "[aria-current]"));
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File(["PK"], "a run.zip"));
+  document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
+  const status = document.getElementById("status");
+  while (start.disabled && !/^Files/.test(status.textContent))
+    await new Promise((turn) => setTimeout(turn));
+  const said = status.textContent;
+  return { held, opens, deletes: `${disabled}: ${title}`, said, proving: start.disabled };
+}
+
+/** A proof lets no run begin, come or go until it is over: it uses the text of the present one. */
 async function proves(demo) {
+  const step = await demo.step();
+  // The table of a run that has just ended is written a moment later.
+  await demo.appears("#runs tr[aria-current] [aria-label^=Delete]:enabled");
+  await demo.appears("#runs tr:not([aria-current]) [aria-label^=Open]:enabled");
   // In one go: the proof may be over before another call comes.
-  const held = await demo.page.evaluate(() => {
-    const [prove, start] = ["prove", "start"].map((id) => document.getElementById(id));
-    const before = [prove.disabled, start.disabled];
-    prove.click();
-    return [...before, prove.disabled, start.disabled];
-  });
-  assert.deepEqual(held, [false, false, true, true], "both buttons, before the press and after");
+  const found = await demo.page.evaluate(asksMeanwhile);
+  assert.deepEqual(found.held, [false, false, false, false, true, true], "before it and in it");
+  assert.ok(found.opens.length > 1);
+  for (const one of [...found.opens, found.deletes]) {
+    assert.equal(one, "true: Wait until the proof is over.");
+  }
+  assert.equal(found.said, "Files are taken once nothing loads, trains or is proved.");
+  assert.equal(found.proving, true, "all this was asked while the proof was on its way");
   assert.equal(await demo.state(), "stopped");
   await demo.appears("#start:enabled", 300);
+  assert.match(await demo.text("proof-note"), /^The same: /);
+  assert.ok(await demo.page.$("#error[hidden]"), await demo.text("error"));
+  assert.equal(await demo.step(), step, "the run is the same");
+  await demo.appears("#runs tr:not([aria-current]) [aria-label^=Open]:enabled");
+}
+
+/** What a run that has just ended hands out has the score of its last step, in its samples and for the list. */
+async function exportsScore(t, demo) {
+  const [{ name }] = await demo.runs();
+  const zip = await demo.export(name);
+  const folder = mkdtempSync(join(tmpdir(), "tinyloom-score-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const run = await (await Runs.open("score", { folder })).import(zip, name);
+  const last = (await run.samples()).findLast(({ score }) => score);
+  assert.deepEqual([last.step, last.score.of], [14, 128]);
+  assert.equal(await demo.text("score-count"), `${last.score.right} of 128 problems`);
+  assert.deepEqual(run.options.score, { ...last.score, step: 14 });
+  await run.close();
 }
 
 test("a start that fails leaves the run of before as it was, and a proof lets none begin", {
@@ -155,6 +215,7 @@ test("a start that fails leaves the run of before as it was, and a proof lets no
   const focused = () => demo.page.evaluate(() => document.activeElement.id);
   assert.equal(await focused(), "pause", "the keyboard goes on at the button that does something");
   await demo.untilState("stopped");
+  await exportsScore(t, demo);
   const step = await demo.step();
   const before = await demo.likeliest("weave", 8);
 

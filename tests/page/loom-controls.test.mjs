@@ -135,11 +135,11 @@ test("the loom answers the mouse: letters, threads, squares, and the button that
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
 
-/** The worker's file, whose GPU takes a while to be there. */
-function slowGpu(milliseconds) {
+/** The worker's file, in which a method of WebGPU takes a while. */
+function slow(type, method, milliseconds) {
   const slow =
-    "{const {requestAdapter}=GPU.prototype;GPU.prototype.requestAdapter=async function(...all){" +
-    `await new Promise((late)=>setTimeout(late,${milliseconds}));return requestAdapter.apply(this,all)};}\n`;
+    `{const {${method}}=${type}.prototype;${type}.prototype.${method}=async function(...all){` +
+    `await new Promise((late)=>setTimeout(late,${milliseconds}));return ${method}.apply(this,all)};}\n`;
   const path = asset("model-worker");
   return { [path]: Buffer.concat([Buffer.from(slow), readFileSync(join(dist, path))]) };
 }
@@ -147,7 +147,7 @@ function slowGpu(milliseconds) {
 test("who asks for a text of their own before the GPU is there hears when it can be pasted", {
   timeout: 300_000,
 }, async (t) => {
-  const server = await serve({ "/": dist, ...slowGpu(8000) });
+  const server = await serve({ "/": dist, ...slow("GPU", "requestAdapter", 8000) });
   t.after(() => server.close());
   const browser = await launch("chromium", { seconds: CALL });
   t.after(() => browser.close());
@@ -162,4 +162,81 @@ test("who asks for a text of their own before the GPU is there hears when it can
   assert.equal(await demo.page.evaluate(() => document.activeElement.id), "paste");
   assert.deepEqual(await demo.runs(), [], "no run has begun by itself");
   assert.deepEqual(demo.errors, [], "the page's console has errors");
+});
+
+const LINK = (seed) =>
+  `#text-source=sort&size=thimble&tokens-per-step=128&steps=9&seed=${seed}&step=2`;
+
+/** Opens the page, and comes back while its first run is being made. */
+async function inTheMaking(browser, url) {
+  const demo = await within(CALL, "page", Demo.open(browser, url));
+  // They are shown in the task in which the page looks for wishes of before.
+  await demo.appears("#capabilities td");
+  assert.equal(await demo.state(), "loading");
+  return demo;
+}
+
+/** The states and steps of the page from now on. */
+async function watched(demo) {
+  await demo.page.evaluate(() => {
+    globalThis.seen = [];
+    new MutationObserver(() => globalThis.seen.push(document.body.dataset.state)).observe(
+      document.body,
+      { attributeFilter: ["data-state"] },
+    );
+    document.addEventListener("tinyloom:training", ({ detail: { type, step } }) => {
+      if (type === "step") globalThis.seen.push(step);
+    });
+  });
+  return () => demo.page.evaluate(() => globalThis.seen);
+}
+
+test("what is asked for while a run is being made is done, and that run makes no step", {
+  timeout: 300_000,
+}, async (t) => {
+  const making = slow("GPUDevice", "createComputePipelineAsync", 4000);
+  const server = await serve({ "/": dist, ...making });
+  t.after(() => server.close());
+  const browser = await launch("chromium", { seconds: CALL });
+  t.after(() => browser.close());
+  const demo = await inTheMaking(browser, server.url);
+  const seen = await watched(demo);
+  await demo.click("own-text");
+  assert.equal(await demo.text("status"), "You can paste your text in a moment.");
+  const paste = "Paste your text, then press Start.";
+  await demo.until("the field", async () => (await demo.text("status")) === paste, 60);
+  assert.equal(await demo.page.evaluate(() => document.activeElement.id), "paste");
+  assert.deepEqual(await seen(), ["stopped"], "the opening run does not go on");
+  assert.deepEqual(demo.errors, [], "the page's console has errors");
+
+  // A chip, and after it a second link while the first one's run is made.
+  await demo.page.goto(`${server.url}/?chip`);
+  await demo.appears("#capabilities td");
+  const begun = await watched(demo);
+  await demo.page.click('[data-learns="add"]');
+  await demo.until("a first step", async () => (await begun()).includes(1), 120);
+  assert.equal(await demo.text("text-source"), "add");
+  assert.deepEqual(
+    (await begun()).filter((one) => one !== "loading").slice(0, 3),
+    ["stopped", "training", 1],
+    "the first step is that of what was asked for",
+  );
+  await demo.until("its row", async () =>
+    (await demo.runs()).some(({ learned }) => /add/i.test(learned)),
+  );
+  await demo.page.close();
+
+  const linked = await inTheMaking(browser, `${server.url}/${LINK(4)}`);
+  const linkedTo = await watched(linked);
+  await linked.page.evaluate((hash) => {
+    location.hash = hash;
+  }, LINK(5));
+  await linked.untilState("paused");
+  assert.match(await linked.text("loom-said"), /^A link: sort digits, 9 steps, seed 5,/);
+  assert.deepEqual(
+    (await linkedTo()).filter((one) => Number(one) === one),
+    [1, 2],
+    "the first link's run makes no step",
+  );
+  assert.deepEqual(linked.errors, [], "the page's console has errors");
 });

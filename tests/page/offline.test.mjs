@@ -20,17 +20,55 @@ const kept = (page) =>
     return all.flat().map(({ url }) => new URL(url).pathname);
   });
 
+const OFFLINE = /^There is no network, and this part of the page is not in the browser yet\./;
+/** What the browser itself says of a server that is gone, also of the service worker. */
+const REFUSED = /ERR_CONNECTION_REFUSED|An unknown error occurred when fetching the script/;
+
+/** The server goes while the page is open, which has not kept all parts yet: each says so, and nothing else fails. */
+async function withoutParts(browser) {
+  const server = await serve({ "/": dist });
+  const demo = await Demo.open(browser, server.url);
+  await demo.until("a first step", async () => (await demo.step()) > 0);
+  assert.deepEqual(await kept(demo.page), [], "no part is kept until the first run has ended");
+  await server.close();
+  assert.equal(await demo.page.evaluate(() => navigator.onLine), true, "there is a network");
+  const says = (id) => demo.until(id, async () => OFFLINE.test(await demo.text(id)), 60);
+  await demo.click("tour");
+  await says("status");
+  for (const part of ["tune", "teach"]) {
+    await demo.page.click(`#${part} summary`);
+    await says(`${part}-error`);
+  }
+  await demo.click("stop");
+  await demo.untilState("stopped");
+  await demo.click("benchmark");
+  await says("error");
+  await demo.fill("text-source", "shakespeare");
+  await demo.fill("size", "thimble");
+  await demo.click("start");
+  await demo.until("refusal", async () => /^That did not work/.test(await demo.text("status")));
+  await says("error");
+  assert.equal(await demo.state(), "stopped", "the run of before stays");
+  assert.deepEqual(
+    demo.errors.filter((text) => !REFUSED.test(text)),
+    [],
+    "the page's console has errors",
+  );
+  await demo.page.close();
+}
+
 test("after one visit the page works without a network, in all its parts", {
   timeout: 600_000,
 }, async (t) => {
+  const browser = await launch("chromium", { seconds: CALL });
+  t.after(() => browser.close());
+  await withoutParts(browser);
   const asked = [];
   // Below a path, as a project's page on a static host is.
   const server = await serve(
     { "/a/b": dist },
     { onRequest: ({ url }) => asked.push(url.replace(/\?.*/, "")) },
   );
-  const browser = await launch("chromium", { seconds: CALL });
-  t.after(() => browser.close());
   const demo = await Demo.open(browser, `${server.url}/a/b/${LINK}`);
   await demo.untilState("idle");
   const files = readdirSync(join(dist, "assets")).filter(

@@ -9,16 +9,19 @@ test("the pace is that of the clock, with what happens between the steps", async
   const { Speed } = await pageModule("src/speed");
   const speed = new Speed();
   const step = { tokens: 100, milliseconds: 500 };
-  // The first step compiles for nine seconds.
-  assert.equal(speed.add({ ...step, milliseconds: 9000 }, 9000).toFixed(1), "11.1");
+  // The first step compiles for nine seconds, which is no pace.
+  assert.equal(speed.add({ ...step, milliseconds: 9000 }, 9000), undefined);
   // Steps take half a second, and as long passes between them.
   let now = 9000;
   const after = (milliseconds) => {
     now += milliseconds;
     return speed.add(step, now);
   };
-  let shown = 0;
-  for (let at = 0; at < 10; at++) shown = after(1000);
+  // Before the second one the first sample compiles, too.
+  assert.equal(after(7000), undefined);
+  let shown = after(1000);
+  assert.equal(shown.toFixed(3), "100.000", "the third step tells of itself alone");
+  for (let at = 0; at < 9; at++) shown = after(1000);
   assert.equal(shown.toFixed(3), "100.000");
   assert.equal(speed.seconds.toFixed(3), "1.000");
   // A test of three seconds once in a while lowers it for a while, and not by half.
@@ -72,13 +75,14 @@ test("where a text is from is known again after a reload", async () => {
 });
 
 test("without a network a missing part is no fault of the page", async () => {
-  const { OFFLINE, wordsFor } = await pageModule("src/words");
+  const { OFFLINE, unreachable, wordsFor } = await pageModule("src/words");
   const here = { userAgent: "", secure: true };
   assert.equal(wordsFor("module-unavailable", { ...here, online: false }), OFFLINE);
   assert.equal(wordsFor("internal", { ...here, online: false }), OFFLINE);
   assert.doesNotMatch(OFFLINE, /Reload/);
   assert.notEqual(wordsFor("internal", { ...here, online: true }), OFFLINE);
   assert.notEqual(wordsFor("out-of-memory", { ...here, online: false }), OFFLINE);
+  assert.throws(unreachable, { message: OFFLINE }, "the same where a server is gone");
 });
 
 test("a kept run is stored anew once something was noted, as a score at its end", async () => {
@@ -224,6 +228,64 @@ test("a trainer that fails leaves no run, which was made meanwhile; a CPU compil
   await failing(of, /^Error: no memory$/);
   assert.deepEqual(gone, ["model", "data", "data", "close new", "delete new"]);
   assert.deepEqual(called, ["model"]);
+});
+
+/** A lab whose texts have groups of letters for so many tokens. */
+function withTokens(words) {
+  const { lab, store } = fakes();
+  const made = [];
+  const json = new Blob(["{}"]);
+  const tokenizer = {
+    vocabSize: words,
+    save: async () => ({ "tokenizer.json": new Uint8Array() }),
+  };
+  Object.assign(lab, {
+    BpeTokenizer: {
+      train: async (_, { vocabSize }) => {
+        made.push(`at most ${vocabSize}`);
+        return { ...tokenizer, vocabSize: Math.min(words, vocabSize) };
+      },
+    },
+    Tokenizer: { fromPretrained: async () => ({ encode: async () => new Uint32Array(), json }) },
+    Model: {
+      create: async (_, config) => {
+        made.push(`model of ${config.vocab_size}`);
+        return { config, free: async () => undefined };
+      },
+    },
+  });
+  store.create = async (_, { options, tokenizer }) => {
+    made.push(`${typeof tokenizer}, kept as of ${options.settings.config.vocab_size}`);
+    return { close: async () => undefined };
+  };
+  store.delete = async () => undefined;
+  return { made, lab, store };
+}
+
+test("a size's tokens are learned from a text of one's own; the model has no more than there are", async () => {
+  const { beginRun } = await pageModule("src/open");
+  const { presets } = await pageModule("src/presets");
+  const text = { name: "a text", source: "paste", bytes: new Blob(["a b ".repeat(99)]) };
+  const begun = async (words, fewer) => {
+    const { made, lab, store } = withTokens(words);
+    const settings = { ...presets.mid, seed: 1 };
+    const vocabulary = presets.mid.config.vocab_size;
+    const why = fewer
+      ? /^Error: late$/
+      : /only enough groups of letters for 301 tokens, not for 4096/;
+    await assert.rejects(
+      beginRun(lab, store, { name: "new", settings, text, vocabulary, fewer }),
+      why,
+    );
+    return made;
+  };
+  const of = (words) => [`model of ${words}`, `string, kept as of ${words}`];
+  // A multiple of four is quicker, and the model has no token that the text has not.
+  assert.deepEqual(await begun(301, true), ["at most 4096", "at most 300", ...of(300)]);
+  assert.deepEqual(await begun(300, true), ["at most 4096", ...of(300)]);
+  assert.deepEqual(await begun(259, true), ["at most 4096", ...of(259)], "256 are letters alone");
+  assert.deepEqual(await begun(9000, true), ["at most 4096", ...of(4096)]);
+  assert.deepEqual(await begun(301, false), ["at most 4096"], "one's own choice is kept to");
 });
 
 test("a run that cannot be made leaves no model and no data", async () => {

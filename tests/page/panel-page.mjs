@@ -24,6 +24,8 @@ async function bundled(modules) {
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: www },
     bundle: true,
+    // The page's own styles are in its markup; those of a library are not looked at.
+    loader: { ".css": "empty" },
     format: "esm",
     target: "es2022",
     plugins: [addresses],

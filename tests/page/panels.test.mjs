@@ -37,7 +37,14 @@ async function written() {
   list.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
   const first = list.querySelector(".token.current").textContent;
   panel.add(2, [{ text: "\n\nkept \ufffd before" }], []);
-  return { seen, whole, first, bare: shown() };
+  const bare = shown();
+  // An answer without a letter: of a run whose tokens were not kept, and of one whose tokens are known.
+  const given = { text: "loom → ", verdict: "wrong", given: "", wanted: "mool", at: 7 };
+  panel.add(3, [given], []);
+  const empty = [shown()];
+  panel.add(4, [given], [{ text: "loom → " }]);
+  empty.push(shown());
+  return { seen, whole, first, bare, empty };
 }
 
 test(
@@ -45,11 +52,12 @@ test(
   LONG,
   async (t) => {
     const page = await openPanels(t, ["panels/samples"], ZOOMED);
-    const { seen, whole, first, bare } = await page.evaluate(written);
+    const { seen, whole, first, bare, empty } = await page.evaluate(written);
     assert.deepEqual(seen, ["", "", "·", "·a", "·a·", "·a··", "·a··\n", "·a··\nb"]);
     assert.equal(whole, "·a··\nb");
     assert.equal(first, "·", "the arrow keys begin at what is seen");
     assert.equal(bare, "kept · before", "of runs whose tokens were not kept");
+    assert.deepEqual(empty, Array(2).fill("loom → (nothing)\u00a0✗"), "an answer, not a delay");
   },
 );
 
@@ -115,7 +123,7 @@ async function looks() {
       if (letters === expected && which) {
         await new Promise((done) => setTimeout(done, 20));
         said.push(/^Letter \d+/.exec(note.textContent)[0]);
-        return;
+        return note.textContent;
       }
       await new Promise((done) => setTimeout(done, 5));
     }
@@ -127,7 +135,7 @@ async function looks() {
   panel.refresh();
   await look("planet");
   sample("loom");
-  await look("loom");
+  const equal = await look("loom");
   sample("threads");
   await look("threads");
   text.children[4].click();
@@ -136,7 +144,7 @@ async function looks() {
   await look("ab");
   sample("weaving");
   await look("weaving");
-  return said;
+  return { said, equal };
 }
 
 test(
@@ -144,9 +152,12 @@ test(
   LONG,
   async (t) => {
     const page = await openPanels(t, ["panels/inside"], ZOOMED);
-    const said = await page.evaluate(looks);
+    const { said, equal } = await page.evaluate(looks);
     // Untouched it is the last letter; chosen it is the fifth, where there are so many.
     assert.deepEqual(said, ["Letter 6", "Letter 4", "Letter 7", "Letter 2", "Letter 5"]);
+    // Which of two equal letters is meant is said.
+    const seen = ["the 1st, “l”", "the 2nd, “o”", "the 3rd, “o”"].map((one) => `${one} 25\u00a0%`);
+    assert.equal(equal, `Letter 4, “m”, looks at ${seen.join("; ")}.`);
   },
 );
 
@@ -248,8 +259,10 @@ test(
   },
 );
 
-/** In the page: a measurement by a worker that says one row, and is stopped then. */
+/** In the page: a measurement by a worker that says one row, takes long for the next, and is stopped then. */
 async function stoppedMeasurement() {
+  let now = 0;
+  performance.now = () => now;
   let ended = 0;
   let worker;
   globalThis.Worker = class {
@@ -269,27 +282,37 @@ async function stoppedMeasurement() {
   const turn = () => new Promise((done) => setTimeout(done));
   const seen = [button.textContent];
   button.click();
-  await turn();
+  while (!worker) await turn();
   const row = { workload: "train tiny", milliseconds: 1, tokensPerSecond: 5 };
   worker.onmessage({ data: { rows: [row], next: "decode tiny" } });
   seen.push(note.textContent, button.textContent, String(button.disabled));
+  now = 83_000;
+  const end = Date.now() + 5000;
+  while (!note.textContent.includes("1:23") && Date.now() < end) await turn();
+  seen.push(note.textContent, note.querySelector("[role=timer]").textContent);
   button.click();
-  await turn();
+  while (/^Measuring/.test(note.textContent)) await turn();
   await turn();
   seen.push(note.textContent, button.textContent);
   return { seen, ended, rows: document.querySelectorAll("#benchmark-rows tbody tr").length };
 }
 
-test("a measurement says how far it is and for how long, and can be stopped", LONG, async (t) => {
-  const page = await openPanels(t, ["panels/benchmark"], ZOOMED);
-  const { seen, ended, rows } = await page.evaluate(stoppedMeasurement);
-  assert.deepEqual(seen, [
-    "Measure this GPU",
-    "Measuring: decode tiny, 2 of 6, 0:00 min so far…",
-    "Stop measuring",
-    "false",
-    "Stopped. Rows that are done are below.",
-    "Measure this GPU",
-  ]);
-  assert.deepEqual([ended, rows], [1, 1], "the worker ends, and its rows stay");
-});
+test(
+  "a measurement says how far it is and for how long, within a row too, and can be stopped",
+  LONG,
+  async (t) => {
+    const page = await openPanels(t, ["panels/benchmark"], ZOOMED);
+    const { seen, ended, rows } = await page.evaluate(stoppedMeasurement);
+    assert.deepEqual(seen, [
+      "Measure this GPU",
+      "Measuring: decode tiny, 2 of 6, 0:00 min so far…",
+      "Stop measuring",
+      "false",
+      "Measuring: decode tiny, 2 of 6, 1:23 min so far…",
+      "1:23",
+      "Stopped. Rows that are done are below.",
+      "Measure this GPU",
+    ]);
+    assert.deepEqual([ended, rows], [1, 1], "the worker ends, and its rows stay");
+  },
+);

@@ -100,7 +100,9 @@ test("how a training is to end holds for that training alone, and what is wanted
   const done = [];
   session.want(() => done.push("first"));
   session.want(() => done.push("second"));
+  assert.equal(session.wants, true);
   session.takeWanted()();
+  assert.equal(session.wants, false);
   assert.equal(session.takeWanted(), undefined);
   assert.deepEqual(done, ["second"]);
 });
@@ -127,6 +129,9 @@ test("a moment has a link, unless it needs what only this browser has", async (t
   const { values, step, cut } = readLink(new URL(momentLink({ of, step: 9, cut: [6, 1] })).hash);
   assert.deepEqual([values.get("size"), step, cut], ["thimble", 9, [1, 6]]);
   const without = (change) => momentLink({ of: { ...of, ...change }, step: 9, cut: [] });
+  const fewer = { ...presets.mid, config: { ...presets.mid.config, vocab_size: 412 }, seed: 5 };
+  const stories = new URL(without({ source: "stories", settings: fewer })).hash;
+  assert.equal(readLink(stories).values.get("size"), "mid", "it learns the same tokens again");
   assert.equal(without({ source: "paste" }), undefined);
   assert.equal(without({ source: "file" }), undefined);
   assert.equal(without({ pretrained: true }), undefined, "a model of the visitor's own files");
@@ -149,13 +154,17 @@ test("the editor's models have heads of a width that there is, and are told from
   assert.ok(!isOwn(presets.mid.config), "a feed-forward block of another width");
 });
 
-test("a size with letters as tokens has 256 of them, and is still known", async () => {
+test("a size with letters as tokens, or with fewer than it has room for, is still known", async () => {
   const { presets, sizeOf } = await pageModule("src/presets");
   const { config, learningRate } = presets.mid;
   assert.equal(config.vocab_size, 4096);
   const letters = { config: { ...config, vocab_size: 256 }, learningRate };
   assert.equal(sizeOf(letters), "mid");
-  assert.equal(sizeOf({ config: { ...config, vocab_size: 512 }, learningRate }), undefined);
+  const of = (words) => sizeOf({ config: { ...config, vocab_size: words }, learningRate });
+  assert.equal(of(412), "mid", "a text may have groups of letters for no more");
+  for (const words of [8, 4100]) assert.equal(of(words), undefined);
+  const { config: thimble } = presets.thimble;
+  assert.equal(sizeOf({ config: { ...thimble, vocab_size: 260 }, learningRate }), undefined);
 });
 
 test("a table keeps quotes and line breaks, and no cell is a formula", async () => {

@@ -58,7 +58,9 @@ const tune = new LazyTunePanel(host);
 const teach = new LazyTeachPanel(host);
 
 const runs = new RunsPanel({
-  resume: (name) => attempt(() => resume(name), fail),
+  resume: (name) => {
+    if (!proofs.proving) attempt(() => resume(name), fail);
+  },
   export: (name) => attempt(() => exportRun(name)),
   rename: (name, to) => attempt(() => change((store) => store.rename(name, to))),
   delete: (names) => {
@@ -90,7 +92,7 @@ function changed(state: State): void {
     inside.refresh();
   }
   proofs.training = busy;
-  benchmark.busy = busy || !opened;
+  benchmark.busy = busy || proofs.proving || !opened;
   ask.disabled = run === undefined || state === "loading" || !opened;
   if (state !== "loading") attempt(showRuns);
   else tune.changed();
@@ -128,7 +130,8 @@ async function showRuns(): Promise<void> {
   const { run, opened, busy } = session;
   // Of a run whose GPU is gone only what is stored is left.
   const current = run && { id: run.run.id, step: opened ? run.step : 0 };
-  if (kept) await runs.show(kept, current, { busy, resumable: Boolean(opened) });
+  const { proving } = proofs;
+  if (kept) await runs.show(kept, current, { busy, proving, resumable: Boolean(opened) });
   tune.changed();
 }
 
@@ -149,6 +152,7 @@ async function change(work: (store: RunStore) => Promise<void>): Promise<void> {
 /** Deletes runs. If one is the page's own, the page has no run afterwards. */
 async function deleteRuns(names: readonly string[]): Promise<void> {
   const own = session.run !== undefined && names.includes(session.run.run.name);
+  if (own && proofs.proving) return;
   if (own && session.opened) session.go("load");
   if (own) await leave();
   try {
@@ -296,8 +300,14 @@ export function refused(error: unknown): void {
 export async function train(): Promise<void> {
   const { run } = session;
   if (!run) return;
-  clearError();
+  if (proofs.proving) return say("Wait until the proof is over, then press Resume.");
   const lasts = !session.guest;
+  // Who has asked for something else while this run was made does not wait for its end.
+  if (session.busy && session.wants) {
+    if (lasts) remember(undefined);
+    return session.go("stop");
+  }
+  clearError();
   if (lasts) remember({ id: run.run.id, training: true });
   session.go("train");
   say(run.inMemory && lasts ? `Training. ${IN_MEMORY}` : "Training.");
@@ -494,7 +504,7 @@ export async function resume(
   if ((goOn || here) && !made.finished) return train();
   remember({ id: made.run.id, training: false });
   session.go("load");
-  session.go(made.finished ? "stop" : "pause");
+  session.go(made.finished || session.wants ? "stop" : "pause");
   const { step, settings } = made;
   const next = made.finished ? "ask it for text" : "resume, or ask it for text";
   say(`Loaded “${name}” at step ${whole(step)} of ${whole(settings.steps)}: ${next}.`);
@@ -502,6 +512,7 @@ export async function resume(
 
 /** Keeps what was dropped or picked as a run, and opens it. */
 export async function bring(folder: Folder): Promise<void> {
+  if (!ready()) return say("Files are taken once nothing loads, trains or is proved.");
   const kind = kindOf(folder);
   if (kind === "text") {
     setup.take(Object.values(folder.files)[0]);
@@ -527,7 +538,7 @@ export async function bring(folder: Folder): Promise<void> {
   if (!made) return;
   for await (const event of made.keep()) show(event);
   remember({ id: made.run.id, training: false });
-  session.go("pause");
+  session.go(session.wants ? "stop" : "pause");
   say(`Loaded ${folder.name}: ask it for text, or resume to train it on ${made.text.name}.`);
 }
 
@@ -548,5 +559,6 @@ export function hurry(): void {
   session.run?.hurry();
 }
 
-/** Whether files may be brought now. */
-export const ready = (): boolean => session.opened !== undefined && !session.busy;
+/** Whether a run may begin now. A proof uses the present one's text. */
+export const ready = (): boolean =>
+  session.opened !== undefined && !session.busy && !proofs.proving;

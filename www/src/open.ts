@@ -8,6 +8,7 @@ import {
 } from "tinyloom/worker";
 import { codecOf, type Data, freeData, loadData } from "./data.ts";
 import type { Lab } from "./lab.ts";
+import { LETTERS } from "./presets.ts";
 import {
   type Content,
   dataOf,
@@ -39,8 +40,8 @@ export interface Beginning {
 /** A training of a new run. */
 export async function beginRun(lab: Lab, store: RunStore, beginning: Beginning): Promise<Training> {
   const { name, text, pretrained, lasting, vocabulary, fewer = false } = beginning;
-  const learned = vocabulary === undefined ? undefined : await learnTokens(lab, text, vocabulary);
-  if (learned && learned.words < vocabulary! && !fewer) throw tooFew(learned.words, vocabulary!);
+  const learned =
+    vocabulary === undefined ? undefined : await learnTokens(lab, text, vocabulary, fewer);
   const codec = await codecOf(lab, learned?.json ?? pretrained?.tokenizer);
   const settings = learned ? withWords(beginning.settings, learned.words) : beginning.settings;
   // The worker reads the text, and makes the run, while the GPU's driver compiles.
@@ -120,9 +121,22 @@ async function lastOf(lab: Lab, run: StoredRun, { settings, pretrained }: Kept):
   return newTrainer(lab, await newModel(lab, settings), settings);
 }
 
-/** The tokenizer.json of tokens that are learned from a text, and how many they are. */
-async function learnTokens(lab: Lab, { bytes }: Text, vocabSize: number) {
-  const tokenizer = await lab.BpeTokenizer.train(bytes, { vocabSize });
+/** Kernels are quicker where the vocabulary is a multiple of this. */
+const MULTIPLE = 4;
+
+/**
+ * The tokenizer.json of tokens that are learned from a text, and how many they are.
+ *
+ * @param fewer - whether they may be fewer than wanted.
+ */
+async function learnTokens(lab: Lab, { bytes }: Text, wanted: number, fewer: boolean) {
+  const train = (vocabSize: number) => lab.BpeTokenizer.train(bytes, { vocabSize });
+  let tokenizer = await train(wanted);
+  const { vocabSize: words } = tokenizer;
+  if (words < wanted && !fewer) throw tooFew(words, wanted);
+  // Some are left out: a model of more tokens than there are may write one that is no text.
+  const most = words - (words % MULTIPLE);
+  if (most < words && most > LETTERS) tokenizer = await train(most);
   const json = new TextDecoder().decode((await tokenizer.save())["tokenizer.json"]);
   return { json, words: tokenizer.vocabSize };
 }
@@ -134,15 +148,11 @@ const tooFew = (words: number, wanted: number): TinyloomError =>
       "choose a smaller vocabulary, or give more text",
   );
 
-/** Kernels are quicker where the vocabulary is a multiple of this. */
-const MULTIPLE = 4;
-
-/** Settings of a model whose vocabulary is no larger than the tokens that there are. */
-function withWords(settings: RunSettings, words: number): RunSettings {
-  const vocabulary = MULTIPLE * Math.ceil(words / MULTIPLE);
-  if (vocabulary >= (settings.config.vocab_size ?? vocabulary)) return settings;
-  return { ...settings, config: { ...settings.config, vocab_size: vocabulary } };
-}
+/** Settings of a model whose vocabulary is the tokens that there are. */
+const withWords = (settings: RunSettings, words: number): RunSettings => ({
+  ...settings,
+  config: { ...settings.config, vocab_size: words },
+});
 
 /** A new model of these settings. */
 export const newModel = (lab: Lab, { config, seed }: RunSettings): Promise<Model> =>

@@ -31,7 +31,7 @@ import { OFFLINE } from "./words.ts";
 
 setup.element.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (session.busy) return;
+  if (!ready()) return;
   attempt(session.state === "paused" ? train : () => begin(), fail);
 });
 setup.element.addEventListener("change", formChanged);
@@ -69,7 +69,7 @@ picked.addEventListener("change", () => {
 addEventListener("dragover", (event) => event.preventDefault());
 addEventListener("drop", (event) => {
   event.preventDefault();
-  if (!ready() || !event.dataTransfer) return;
+  if (!event.dataTransfer) return;
   const folder = dropped(event.dataTransfer);
   attempt(async () => bring(await folder), fail);
 });

@@ -31,12 +31,14 @@ export function isPresetName(name: string): name is PresetName {
 /** The size whose model has the shape of these settings; of several the one with their learning rate. */
 export function sizeOf({ config, learningRate }: RunSettings): PresetName | undefined {
   const names = Object.keys(presets) as PresetName[];
+  const { vocab_size: words = LETTERS } = config;
   const same = names.filter((name) => {
-    const words = presets[name].config.vocab_size;
+    const size = presets[name].config;
     return (
-      SHAPE.every((one) => presets[name].config[one] === config[one]) &&
-      // With letters as tokens each size has their vocabulary.
-      (words === config.vocab_size || (words > LETTERS && config.vocab_size === LETTERS))
+      SHAPE.every((one) => size[one] === config[one]) &&
+      // Letters are 256 tokens in each size, and a text may have groups of letters for fewer than a size has.
+      words >= LETTERS &&
+      words <= size.vocab_size
     );
   });
   return same.find((name) => presets[name].learningRate === learningRate) ?? same[0];

@@ -146,6 +146,11 @@ export class Session<Opened, Run, Event> {
     this.#wanted = work;
   }
 
+  /** Whether something is. */
+  get wants(): boolean {
+    return this.#wanted !== undefined;
+  }
+
   /** What was wanted, once. */
   takeWanted(): (() => void) | undefined {
     const wanted = this.#wanted;

@@ -8,24 +8,29 @@ export class Speed {
   #tokens = 0;
   #milliseconds = 0;
   #steps = 0;
-  #last: number | undefined;
-  /** Whether there is the first step alone, which compiles. */
-  #first = false;
+  #last = 0;
+  /** Steps until there is a pace: the first one compiles, and so does what is asked of the model after it. */
+  #ahead = 2;
 
-  /** @param now - when the step was done, in milliseconds. */
-  add({ tokens, milliseconds }: StepMetrics, now = performance.now()): number {
-    // Of the first step only its own time is known. It is forgotten with the second one.
-    const elapsed = this.#last === undefined ? milliseconds : now - this.#last;
-    const kept = this.#first ? 0 : 1 - FADE;
-    this.#first = this.#last === undefined;
+  /**
+   * @param now - when the step was done, in milliseconds.
+   * @returns nothing for the first two steps.
+   */
+  add({ tokens }: StepMetrics, now = performance.now()): number | undefined {
+    const elapsed = now - this.#last;
     this.#last = now;
+    if (this.#ahead > 0) {
+      this.#ahead--;
+      return undefined;
+    }
+    const kept = 1 - FADE;
     this.#tokens = this.#tokens * kept + tokens;
     this.#milliseconds = this.#milliseconds * kept + elapsed;
     this.#steps = this.#steps * kept + 1;
     return (this.#tokens * 1000) / Math.max(this.#milliseconds, 1e-3);
   }
 
-  /** Seconds of a step. */
+  /** Seconds of a step, once there is a pace. */
   get seconds(): number {
     return this.#milliseconds / this.#steps / 1000;
   }

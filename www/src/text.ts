@@ -7,7 +7,7 @@ import { type RunSettings, storyBytes, validationFraction } from "./settings.ts"
 import { isTaskName, type TaskName, tasks } from "./tasks/index.ts";
 import { problemText } from "./tasks/task.ts";
 import { inTurns } from "./turns.ts";
-import { OFFLINE } from "./words.ts";
+import { unreachable } from "./words.ts";
 
 /** What the visitor chose to learn from. */
 export type TextChoice =
@@ -95,9 +95,7 @@ async function ownText(choice: TextChoice): Promise<[name: string, bytes: Blob]>
     return [choice.file.name, choice.file];
   }
   if (choice.kind === "paste") return [PASTED, new Blob([choice.text])];
-  const response = await fetch(shakespeare).catch(() => {
-    throw new TinyloomError("invalid-options", OFFLINE);
-  });
+  const response = await fetch(shakespeare).catch(unreachable);
   if (!response.ok) {
     throw new TinyloomError("invalid-options", `the text did not load: ${response.status}`);
   }

@@ -43,7 +43,8 @@ export type TrainingEvent =
       gradNorm?: number;
       learningRate?: number;
       skipped: boolean;
-      tokensPerSecond?: number;
+      /** Absent where there is no pace yet. */
+      tokensPerSecond?: number | undefined;
       milliseconds?: number;
     }
   | { type: "validation"; step: number; loss: number }

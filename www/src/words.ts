@@ -1,4 +1,5 @@
 /** Failures in a visitor's words, and what to do about them here. */
+import { TinyloomError } from "tinyloom/worker";
 
 /** What the browser is, as far as advice depends on it. */
 interface Here {
@@ -51,6 +52,11 @@ export const fromOne = (label: string): string =>
 /** Of a part of the page that the browser does not have yet. */
 export const OFFLINE =
   "There is no network, and this part of the page is not in the browser yet. What has been loaded keeps working; try this again once you are online.";
+
+/** Of what did not come: with a network too, the server may be gone. */
+export function unreachable(): never {
+  throw new TinyloomError("invalid-options", OFFLINE);
+}
 
 /** Where to get WebGPU in this browser on this system. */
 function withoutWebGpu({ userAgent, secure }: Here): string {

@@ -20,6 +20,7 @@ export interface RunActions {
 /** What may be done with the runs. */
 interface May {
   readonly busy: boolean;
+  readonly proving?: boolean;
   readonly resumable: boolean;
 }
 
@@ -33,6 +34,8 @@ const HEADS = [
   "Begun",
   "Actions",
 ];
+/** Why a run waits while a proof uses the page's own. */
+const PROOF = "Wait until the proof is over.";
 /** Which of them are texts, the last of these the result; and who got furthest. */
 const [TEXTS, RESULT, FURTHEST] = [2, 4, 5];
 
@@ -117,7 +120,8 @@ export class RunsPanel {
    * Shows the runs as they are now.
    *
    * @param current - the page's run.
-   * @param may - `busy`: it is training, and cannot be left; `resumable`: there is a GPU to resume a run on.
+   * @param may - `busy`: it is training, and cannot be left; `proving`: a proof uses it; `resumable`: there is a GPU to
+   * resume a run on.
    */
   show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
     const show = () => this.#show(store, current, may);
@@ -189,7 +193,7 @@ export class RunsPanel {
     byId("runs-note", HTMLElement).textContent = noteOf(store);
     if (runs.length < 2) handOn(this.#deleteAll, byId("import", HTMLElement));
     for (const button of [this.#deleteAll, this.#order]) button.hidden = runs.length < 2;
-    this.#deleteAll.disabled = may.busy;
+    this.#deleteAll.disabled = may.busy || Boolean(may.proving);
   }
 
   /** Shows rows. Who was in that of a run which is deleted comes to the next one. */
@@ -222,7 +226,7 @@ export class RunsPanel {
     run: RunSummary,
     result: string,
     current: string | undefined,
-    { busy, resumable }: May,
+    { busy, proving = false, resumable }: May,
   ): HTMLTableRowElement {
     const { id, name } = run;
     const row = this.#rows.get(id) ?? this.#made(run);
@@ -239,10 +243,15 @@ export class RunsPanel {
     const steps = kept?.settings.steps;
     const ended = steps !== undefined && (run.checkpoints[0]?.step ?? 0) >= steps;
     const trains = busy && id === current;
+    const proves = proving && id === current;
     const says = [
-      [ended ? "Open" : "Resume", busy || !resumable, "Stop the present run first."],
+      [
+        ended ? "Open" : "Resume",
+        busy || proving || !resumable,
+        proving ? PROOF : "Stop the present run first.",
+      ],
       ["Export", trains, "It trains: pause it first."],
-      ["Delete", trains, "It trains: stop it first."],
+      ["Delete", trains || proves, proves ? PROOF : "It trains: stop it first."],
     ] as const;
     for (const [at, button] of row.querySelectorAll("button").entries()) {
       const [text, disabled, why] = says[at]!;

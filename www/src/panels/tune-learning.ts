@@ -45,6 +45,7 @@ export class TuneLearning {
     this.#chart.add({ step, loss: loss ?? Number.NaN, gradNorm, learningRate });
     showNumber("tune-loss", loss ?? undefined, loss?.toFixed(3));
     const speed = this.#speed.add(event.metrics);
+    if (speed === undefined) return;
     showNumber("tune-speed", speed, whole(speed));
     const { steps } = this.#tuning!.settings;
     const left = (steps - step) * this.#speed.seconds;

@@ -3,6 +3,7 @@ import { byId } from "../dom.ts";
 import { showErrorIn } from "../panels/status.ts";
 import type { TeachPanel } from "../panels/teach.ts";
 import type { TuneHost } from "../tune/host.ts";
+import { unreachable } from "../words.ts";
 
 export class LazyTeachPanel {
   readonly #host: TuneHost;
@@ -29,9 +30,9 @@ export class LazyTeachPanel {
 
   async #open(): Promise<void> {
     try {
-      this.#panel ??= import("../panels/teach.ts").then(
-        ({ TeachPanel }) => new TeachPanel(this.#host),
-      );
+      this.#panel ??= import("../panels/teach.ts")
+        .catch(unreachable)
+        .then(({ TeachPanel }) => new TeachPanel(this.#host));
       this.#loaded = await this.#panel;
       this.#loaded.changed();
     } catch (error) {

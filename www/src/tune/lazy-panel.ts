@@ -3,6 +3,7 @@ import { byId } from "../dom.ts";
 import { dropped, type Folder } from "../import.ts";
 import { showErrorIn } from "../panels/status.ts";
 import type { TunePanel } from "../panels/tune.ts";
+import { unreachable } from "../words.ts";
 import type { TuneHost } from "./host.ts";
 
 export class LazyTunePanel {
@@ -44,9 +45,9 @@ export class LazyTunePanel {
 
   async #open(folder?: Promise<Folder>): Promise<void> {
     try {
-      this.#panel ??= import("../panels/tune.ts").then(
-        ({ TunePanel }) => new TunePanel(this.#host),
-      );
+      this.#panel ??= import("../panels/tune.ts")
+        .catch(unreachable)
+        .then(({ TunePanel }) => new TunePanel(this.#host));
       this.#loaded = await this.#panel;
       if (folder) this.#loaded.bring(await folder);
       else this.#loaded.changed();
