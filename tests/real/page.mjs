@@ -17,9 +17,10 @@ llama.cpp, and two real models, one of them also in chats in a page, beside tran
 
 const keyOf = ({ model, weights, check }) => [model, weights, check].join("|");
 
-/** Browsers tell no description. */
-const nameOf = ({ description, vendor, architecture } = {}) =>
-  description || [vendor, architecture].filter(Boolean).join(" ") || "GPU";
+/** Browsers tell neither device nor description. */
+const nameOf = ({ device, description, vendor, architecture } = {}) =>
+  [device?.replace(/-+$/, ""), description].filter(Boolean).join(", ") ||
+  `${[vendor, architecture].filter(Boolean).join(" ") || "GPU"}, as a browser names it`;
 
 /** Takes the rows of a run into the page. */
 export function writePage({ rows, adapter }, today = new Date().toISOString().slice(0, 10)) {
