@@ -228,6 +228,18 @@ async function learnsTokens(demo) {
   await demo.untilState("stopped");
 }
 
+/** What is asked for while a run is read is done, and that run is not paused first. */
+async function asksMeanwhile(demo) {
+  const { name } = (await demo.runs()).find(({ buttons }) => buttons.Resume);
+  await demo.page.evaluate((name) => {
+    document.querySelector(`#runs [aria-label="Resume ${name}"]`).click();
+    document.getElementById("own-text").click();
+  }, name);
+  const words = "Paste your text, then press Start.";
+  await demo.until(words, async () => (await demo.text("status")) === words, 60);
+  assert.equal(await demo.state(), "stopped");
+}
+
 /** A measurement that takes long can be ended. */
 async function measures(demo) {
   await demo.appears("#benchmark:enabled");
@@ -264,5 +276,6 @@ test("the form says what is so, before and after a reload, and in two tabs", {
   await clipboard(demo);
   await secondTab(demo, browser, `${server.url}/?second`);
   await learnsTokens(demo);
+  await asksMeanwhile(demo);
   assert.deepEqual(demo.errors, [], "the page's console has errors");
 });
