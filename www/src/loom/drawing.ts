@@ -147,7 +147,8 @@ export class Drawing {
     const gap = time - this.#last;
     const elapsed = Math.min(64, gap);
     this.#last = time;
-    if (this.#glide(elapsed)) this.#turns.changed(this.#threads);
+    const glides = this.#glide(elapsed);
+    if (glides) this.#turns.changed(this.#threads);
     const scale = Math.min(2, devicePixelRatio);
     const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
     if (this.canvas.width !== wide || this.canvas.height !== high) {
@@ -175,7 +176,7 @@ export class Drawing {
     });
     context.restore();
     const fades = this.#fadeOut(wide, high);
-    this.#moves = turns || fades || this.#turns.behind;
+    this.#moves = glides || turns || fades || this.#turns.behind;
     if (this.#moves) this.#ask();
   }
 

@@ -63,10 +63,10 @@ export class LayerTurns {
   }
 
   #learn(gap: number): void {
-    this.#late = Math.max(0, this.#late + (gap > LATE ? 1 : -1));
+    this.#late = Math.max(0, Math.min(TOO_MANY, this.#late + (gap > LATE ? 1 : -1)));
     this.#prompt = gap < PROMPT ? this.#prompt + 1 : 0;
     const every = this.#every;
-    if (this.#late >= TOO_MANY && every < this.#layers) {
+    if (this.#late === TOO_MANY && every < this.#layers) {
       this.#divide(Math.min(this.#layers, every * 2));
       this.#patience *= 2;
     } else if (this.#prompt >= this.#patience && this.#parts > 1) {

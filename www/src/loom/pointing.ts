@@ -28,7 +28,11 @@ function strongest({ shape: { heads }, shares }: Weave, at: number, one: number)
  *
  * @returns a place, or nothing where the key means nothing.
  */
-export function led({ key }: KeyboardEvent, weave: Weave, place: Place): Place | undefined {
+export function placeAfterKey(
+  { key }: KeyboardEvent,
+  weave: Weave,
+  place: Place,
+): Place | undefined {
   const { tokens, shape, shares } = weave;
   const last = tokens.length - 1;
   const { at, layer, head, from } = place;
@@ -79,7 +83,7 @@ export function listen(drawing: Drawing, { chosen, choose, cut, brief }: Choice)
     const place = chosen() ?? { at: 0 };
     const { layer, head } = place;
     const cuts = (event.key === "Enter" || event.key === " ") && layer !== undefined;
-    const to = cuts ? place : led(event, woven, place);
+    const to = cuts ? place : placeAfterKey(event, woven, place);
     if (!to) return;
     event.preventDefault();
     if (cuts) cut(headAt(woven.shape.heads, layer, head!));
