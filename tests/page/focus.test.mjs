@@ -152,11 +152,10 @@ async function table() {
     },
     delete(names) {
       globalThis.runs = globalThis.runs.filter(({ name }) => !names.includes(name));
-      globalThis.show(false);
+      globalThis.show(globalThis.trains ?? false);
     },
   });
   globalThis.show = (busy) => panel.show(store, { id: "b", step: 6 }, { busy, resumable: true });
-  document.getElementById("import").disabled = false;
   await globalThis.show(false);
 }
 
@@ -190,8 +189,20 @@ test("the table of runs keeps the focus whatever becomes of them", LONG, async (
     page.$$eval("#runs tbody tr", (all) => all.map(({ cells }) => cells[1].firstChild.value));
   assert.deepEqual(await names(), ["d", "a", "best", "c"]);
 
+  // Of the next run, which trains, nothing can be pressed.
+  await page.evaluate(async () => {
+    globalThis.trains = true;
+    await globalThis.show(true);
+  });
+  await page.focus('[aria-label="Delete a"]');
+  await page.keyboard.press("Enter");
+  assert.deepEqual(await focused(page), ["Name of the run best", false], "the run that trains");
+  await page.evaluate(async () => {
+    globalThis.trains = false;
+    await globalThis.show(false);
+  });
   await page.focus('[aria-label="Delete best"]');
-  for (const next of ["Delete c", "Delete a", "Delete d", "import"]) {
+  for (const next of ["Delete c", "Delete d", "status"]) {
     await page.keyboard.press("Enter");
     assert.deepEqual(await focused(page), [next, false], "what follows a run that is deleted");
   }

@@ -1,6 +1,6 @@
 import { make } from "./dom.ts";
 
-/** Shows rows in a table, in place of others. A row that stays is not moved: it would lose the focus. */
+/** Shows rows in a table, in place of others. Who is in one that stays keeps the focus. */
 export function fill(
   table: HTMLTableElement,
   heads: readonly string[],
@@ -14,11 +14,13 @@ export function fill(
   for (const { cells } of body) {
     for (const [at, cell] of [...cells].entries()) cell.dataset["head"] = heads[at] ?? "";
   }
+  const focused = document.activeElement as HTMLElement | null;
   const shown = table.tBodies[0] ?? table.createTBody();
   for (const row of [...shown.rows]) if (!body.includes(row)) row.remove();
   for (const [at, row] of body.entries()) {
     if (shown.rows[at] !== row) shown.insertBefore(row, shown.rows[at] ?? null);
   }
+  if (shown.contains(focused)) focused!.focus({ preventScroll: true });
   table.tHead?.remove();
   table.prepend(make("thead", "", make("tr", "", ...cells)));
 }

@@ -191,7 +191,7 @@ export class RunsPanel {
       : [...rows.keys()];
     this.#fill(order.map((one) => rows[one]!));
     byId("runs-note", HTMLElement).textContent = noteOf(store);
-    if (runs.length < 2) handOn(this.#deleteAll, byId("import", HTMLElement));
+    if (runs.length < 2) handOn(this.#deleteAll, byId("status", HTMLElement));
     for (const button of [this.#deleteAll, this.#order]) button.hidden = runs.length < 2;
     this.#deleteAll.disabled = may.busy || Boolean(may.proving);
   }
@@ -201,9 +201,13 @@ export class RunsPanel {
     const table = byId("runs", HTMLTableElement);
     const before = [...table.rows].slice(1);
     const at = before.findIndex((row) => row.contains(document.activeElement));
-    const next =
-      rows[Math.min(at, rows.length - 1)]?.querySelector<HTMLElement>("button:last-child");
-    if (at >= 0 && !rows.includes(before[at]!)) (next ?? byId("import", HTMLElement)).focus();
+    if (at >= 0 && !rows.includes(before[at]!)) {
+      const next = rows[Math.min(at, rows.length - 1)];
+      const button = [...(next?.querySelectorAll("button") ?? [])].findLast((one) => !one.disabled);
+      // Of a run that trains nothing can be pressed, but it has a name.
+      const field = next?.querySelector<HTMLInputElement>("input:not([type=checkbox])");
+      (button ?? field ?? byId("status", HTMLElement)).focus();
+    }
     fill(table, rows.length > 0 ? HEADS : [], rows);
   }
 
@@ -264,12 +268,16 @@ export class RunsPanel {
   }
 
   #made(run: RunSummary): HTMLTableRowElement {
-    const name = () => this.#runs.find(({ id }) => id === run.id)!.name;
+    // Nothing once another tab has deleted it.
+    const name = () => this.#runs.find(({ id }) => id === run.id)?.name;
     const { resume, export: save, delete: drop } = this.#actions;
     const button = (act: (name: string) => void) => {
       const made = make("button", "");
       made.type = "button";
-      made.addEventListener("click", () => act(name()));
+      made.addEventListener("click", () => {
+        const own = name();
+        if (own !== undefined) act(own);
+      });
       return made;
     };
     const row = tableRow(
@@ -314,13 +322,18 @@ export class RunsPanel {
     return this.#runs.filter(({ id }) => this.#compared.has(id)).map(({ name }) => name);
   }
 
-  #nameField(name: () => string): HTMLInputElement {
+  #nameField(name: () => string | undefined): HTMLInputElement {
     const input = make("input", "");
     input.addEventListener("change", () => {
-      const wanted = input.value.trim();
+      const [own, wanted] = [name(), input.value.trim()];
+      if (own === undefined) return;
       // A run without a name keeps the one that it has.
-      if (wanted === "") input.value = name();
-      else this.#actions.rename(name(), wanted);
+      if (wanted === "") input.value = own;
+      else this.#actions.rename(own, wanted);
+    });
+    // A new name may have been refused.
+    input.addEventListener("blur", () => {
+      input.value = name() ?? input.value;
     });
     return input;
   }

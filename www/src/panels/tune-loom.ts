@@ -2,7 +2,7 @@
 import { byId } from "../dom.ts";
 import { Drawing } from "../loom/drawing.ts";
 import type { Place } from "../loom/painting.ts";
-import { led, modified } from "../loom/pointing.ts";
+import { modified, placeAfterKey } from "../loom/pointing.ts";
 import type { Weave } from "../loom/weave.ts";
 import { shapeOf } from "../shape.ts";
 import type { Chat } from "../tune/chats.ts";
@@ -25,7 +25,7 @@ export class TuneLoom {
     canvas.addEventListener("keydown", (event) => {
       const { weave, pointed } = this.#drawing;
       if (!weave || modified(event)) return;
-      const to = led(event, weave, pointed ?? { at: weave.tokens.length - 1 });
+      const to = placeAfterKey(event, weave, pointed ?? { at: weave.tokens.length - 1 });
       if (!to) return;
       event.preventDefault();
       this.#point(to);
