@@ -20,7 +20,7 @@ const kept = (page) =>
     return all.flat().map(({ url }) => new URL(url).pathname);
   });
 
-const OFFLINE = /^There is no network, and this part of the page is not in the browser yet\./;
+const OFFLINE = /^This part of the page did not load: there is no network, or /;
 /** What the browser itself says of a server that is gone, also of the service worker. */
 const REFUSED = /ERR_CONNECTION_REFUSED|An unknown error occurred when fetching the script/;
 

@@ -79,10 +79,11 @@ test("without a network a missing part is no fault of the page", async () => {
   const here = { userAgent: "", secure: true };
   assert.equal(wordsFor("module-unavailable", { ...here, online: false }), OFFLINE);
   assert.equal(wordsFor("internal", { ...here, online: false }), OFFLINE);
-  assert.doesNotMatch(OFFLINE, /Reload/);
+  assert.doesNotMatch(OFFLINE, /Reload/i);
   assert.notEqual(wordsFor("internal", { ...here, online: true }), OFFLINE);
   assert.notEqual(wordsFor("out-of-memory", { ...here, online: false }), OFFLINE);
-  assert.throws(unreachable, { message: OFFLINE }, "the same where a server is gone");
+  const cause = new TypeError("Failed to fetch");
+  assert.throws(() => unreachable(cause), { message: OFFLINE, cause }, "where a server is gone");
 });
 
 test("a kept run is stored anew once something was noted, as a score at its end", async () => {

@@ -34,7 +34,7 @@ import { isInUse } from "./run-store.ts";
 import { FIRST } from "./tasks/index.ts";
 import { makeAhead } from "./text.ts";
 import type { Training, TrainingEvent } from "./training.ts";
-import { goneWords } from "./words.ts";
+import { goneWords, unreachable } from "./words.ts";
 
 /** How often the page tries to open the run that it was at. Each try waits a second for the run's lock. */
 const TRIES = 5;
@@ -172,7 +172,7 @@ let closeLesson: () => void = () => undefined;
 /** Opens a lesson. */
 async function study(number: number): Promise<void> {
   if (session.state === "loading") session.go("settle");
-  const lessons = await import("./lessons/lesson.ts");
+  const lessons = await import("./lessons/lesson.ts").catch(unreachable);
   closeLesson = lessons.closeLesson;
   const trains = session.opened !== undefined;
   if (!lessons.openLesson(number, { stage, trains, train: teach })) say("There is no such lesson.");

@@ -49,13 +49,13 @@ export const stageWords = (stage: string): string =>
 export const fromOne = (label: string): string =>
   label.replace(/\b(layer) (\d+)/gi, (_all, name, at) => `${name} ${Number(at) + 1}`);
 
-/** Of a part of the page that the browser does not have yet. */
+/** Of a part of the page that the browser does not have yet. With a network, too, the server may be gone. */
 export const OFFLINE =
-  "There is no network, and this part of the page is not in the browser yet. What has been loaded keeps working; try this again once you are online.";
+  "This part of the page did not load: there is no network, or the page’s server does not answer. What has been loaded keeps working; try again later.";
 
-/** Of what did not come: with a network too, the server may be gone. */
-export function unreachable(): never {
-  throw new TinyloomError("invalid-options", OFFLINE);
+/** Throws it in place of what kept a part from coming. */
+export function unreachable(cause: unknown): never {
+  throw new TinyloomError("invalid-options", OFFLINE, { cause });
 }
 
 /** Where to get WebGPU in this browser on this system. */

@@ -2,6 +2,7 @@
 import { byId } from "../dom.ts";
 import { disable, isDisabled } from "../focus.ts";
 import type { Training } from "../training.ts";
+import { unreachable } from "../words.ts";
 import { attemptNoting } from "./status.ts";
 
 export class KernelsPanel {
@@ -49,7 +50,7 @@ export class KernelsPanel {
     this.#enable();
     this.#note.textContent = "Measuring…";
     await attemptNoting(this.#note, "That could not be measured.", async () => {
-      const { showKernels } = await import("./kernel-times.ts");
+      const { showKernels } = await import("./kernel-times.ts").catch(unreachable);
       this.#note.textContent = await showKernels(training, this.#where);
     });
     this.#measuring = false;

@@ -1,6 +1,7 @@
 /** The button that opens the share panel, whose code loads with the first press. */
 import { byId } from "../dom.ts";
 import type { Stage } from "../loom/stage.ts";
+import { OFFLINE } from "../words.ts";
 import type { SharePanel } from "./panel.ts";
 
 export function offerShare(stage: Stage): void {
@@ -15,8 +16,7 @@ export function offerShare(stage: Stage): void {
       (made) => made.show(),
       () => {
         panel = undefined;
-        byId("share-note", HTMLElement).textContent =
-          "This part of the page did not load. Try again once you are online.";
+        byId("share-note", HTMLElement).textContent = OFFLINE;
       },
     );
   });

@@ -1,6 +1,5 @@
 /** Addresses of models: what a visitor types, and in words why one did not load. */
 import { TinyloomError } from "tinyloom/worker";
-import { OFFLINE } from "../words.ts";
 
 /** Where a model lies on the web. */
 export interface Address {
@@ -164,7 +163,8 @@ async function unreached(failed: string, host: string, asked: Asked): Promise<st
   return `The server ${at === host ? host : `${at}, to which ${host} points,`} does not answer. Look at the address and at your network.`;
 }
 
-const OFFLINE_MODEL = `${OFFLINE.split(",")[0]}. A model on your disk can be opened by the buttons above.`;
+const OFFLINE_MODEL =
+  "There is no network. A model on your disk can be opened by the buttons above.";
 
 /** The words for an address at which something lacks. */
 function missing(message: string, host: string): string {
