@@ -179,7 +179,7 @@ async function proves(demo) {
   for (const one of [...found.opens, found.deletes]) {
     assert.equal(one, "true: Wait until the proof is over.");
   }
-  assert.equal(found.said, "Files are taken once nothing loads, trains or is proved.");
+  assert.equal(found.said, "Bring the file again once this run has stopped, or its proof is over.");
   assert.equal(found.proving, true, "all this was asked while the proof was on its way");
   assert.equal(await demo.state(), "stopped");
   await demo.appears("#start:enabled", 300);

@@ -194,7 +194,7 @@ async function watched(demo) {
 test("what is asked for while a run is being made is done, and that run makes no step", {
   timeout: 300_000,
 }, async (t) => {
-  const making = slow("GPUDevice", "createComputePipelineAsync", 4000);
+  const making = slow("GPUDevice", "createComputePipelineAsync", 8000);
   const server = await serve({ "/": dist, ...making });
   t.after(() => server.close());
   const browser = await launch("chromium", { seconds: CALL });

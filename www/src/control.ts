@@ -98,6 +98,8 @@ function changed(state: State): void {
   else tune.changed();
   teach.changed();
   attempt(async () => void (await judged()));
+  // What was asked for while a run was read that did not come: the one that is paused ends for it.
+  if (state === "paused" && session.wants && !proofs.proving) setTimeout(() => halt("stopped"));
   if (setup.disabled || proofs.proving) return;
   const wanted = session.takeWanted();
   // What has called this has something to say first.
@@ -512,7 +514,8 @@ export async function resume(
 
 /** Keeps what was dropped or picked as a run, and opens it. */
 export async function bring(folder: Folder): Promise<void> {
-  if (!ready()) return say("Files are taken once nothing loads, trains or is proved.");
+  if (!session.opened) return;
+  if (!ready()) return say("Bring the file again once this run has stopped, or its proof is over.");
   const kind = kindOf(folder);
   if (kind === "text") {
     setup.take(Object.values(folder.files)[0]);

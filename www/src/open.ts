@@ -134,7 +134,8 @@ async function learnTokens(lab: Lab, { bytes }: Text, wanted: number, fewer: boo
   let tokenizer = await train(wanted);
   const { vocabSize: words } = tokenizer;
   if (words < wanted && !fewer) throw tooFew(words, wanted);
-  // Some are left out: a model of more tokens than there are may write one that is no text.
+  // Some are left out, though all are learned again for that: a model of more tokens than there are may write one that
+  // is no text.
   const most = words - (words % MULTIPLE);
   if (most < words && most > LETTERS) tokenizer = await train(most);
   const json = new TextDecoder().decode((await tokenizer.save())["tokenizer.json"]);
