@@ -99,6 +99,39 @@ test("a run's snapshots take at most 64 MB, and those that stay are spread over 
   );
 });
 
+test("a long run of a large model is seen in five weaves a second, of which those stay that are spread over it", () => {
+  const track = new Track({ task: "reverse", name: "reverse", steps: 20_000, questions: [] });
+  const snapshot = (step) => ({ step, bytes: 1.6e6, marks: new Map(), asked: step % 700 === 0 });
+  track.add(snapshot(0));
+  const seen = [];
+  // 44 steps a second.
+  for (let step = 1; step <= 5000; step++) {
+    const now = 23 * step;
+    if (!track.due(step, now - (seen.at(-1) ?? 0))) continue;
+    track.add(snapshot(step));
+    seen.push(now);
+    assert.ok(track.snapshots.length * 1.6e6 <= 64e6);
+    assert.equal(track.newest, step, "the newest is there");
+  }
+  for (let from = 0; from + 1000 <= 5000 * 23; from += 1000) {
+    const count = seen.filter((now) => now >= from && now < from + 1000).length;
+    assert.ok(count >= 4, `${count} in the second from ${from} ms on`);
+  }
+  const steps = track.snapshots.map(({ step }) => step);
+  assert.ok(steps.length > 15, `${steps} stay`);
+  const gaps = steps.slice(1, -8).map((step, at) => step - steps[at]);
+  assert.ok(Math.max(...gaps) < 1000, `gaps of ${gaps}`);
+  // What was asked of late stays between those that are spread.
+  const late = new Track({ task: "reverse", name: "reverse", steps: 20_000, questions: [] });
+  for (let step = 0; step <= 4000; step += 40) late.add(snapshot(step));
+  const before = late.snapshots.length;
+  const asked = { ...snapshot(4009), asked: true };
+  for (const one of [snapshot(4005), asked, snapshot(4014)]) late.add(one);
+  for (let step = 4020; step < 4100; step += 9) late.add(snapshot(step));
+  const last = late.snapshots.map(({ step }) => step).filter((step) => step > 4000 && step < 4020);
+  assert.deepEqual([before > 15, last], [true, [4009]]);
+});
+
 test("a quick run is shown over twelve seconds, and a slow one as it comes", (t) => {
   t.mock.timers.enable({ apis: ["setInterval", "Date"] });
   globalThis.document = { hidden: false };

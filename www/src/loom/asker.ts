@@ -59,6 +59,7 @@ export class Asker {
         const exam = this.#next(this.#took);
         if (!exam) break;
         const began = performance.now();
+        exam.snapshot.asked = true;
         exam.snapshot.marks.set(keyOf(exam.off), await this.#askAll(exam));
         this.#took = performance.now() - began;
         this.#done();

@@ -7,12 +7,14 @@ import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weight
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
-/** Milliseconds between two snapshots of a quick run, and of one whose model is large. */
-const [REST, LONG_REST] = [60, 120];
+/** Milliseconds between two snapshots of a quick run, of one whose model is large, and of a long one of which few stay. */
+const [REST, LONG_REST, WATCHED] = [60, 120, 200];
 /** Bytes of a snapshot from which on that is so. */
 const LARGE = 1e6;
 /** Snapshots of a run that trains which are kept for moments in which no new ones come. */
 const KEPT_BACK = 6;
+/** The newest ones, which are seen one by one whether they stay or not. */
+const RECENT = KEPT_BACK + 2;
 
 /** The model after a step. */
 export class Snapshot {
@@ -23,6 +25,8 @@ export class Snapshot {
   #weights: WeakRef<Weights> | undefined;
   /** How it did, by the heads that were cut. */
   readonly marks = new Map<string, Marks>();
+  /** Whether it was asked, or is. */
+  asked = false;
 
   constructor(step: number, shape: Shape, numbers: Float32Array) {
     this.step = step;
@@ -119,7 +123,7 @@ export class Track {
 
   /**
    * Whether a snapshot of this step is wanted: each of the first ones, later every few, and in a quick run so many that it
-   * trains most of the time.
+   * trains most of the time. Who watches a long run sees five a second, though few of them stay.
    *
    * @param since - milliseconds since the one before.
    */
@@ -127,18 +131,28 @@ export class Track {
     const gap = step - this.newest;
     const large = (this.snapshots[0]?.bytes ?? 0) > LARGE;
     if (gap <= 0 || (step > (large ? 16 : 63) && since < (large ? LONG_REST : REST))) return false;
-    return step <= 16 || gap >= Math.max(this.#spacing, step < 64 ? 2 : 3);
+    if (step <= 16) return true;
+    return gap >= (step < 64 ? 2 : 3) && (gap >= this.#spacing || since >= WATCHED);
   }
 
   /** Adds a snapshot. Where all take too much, every second one of those between goes. */
   add(snapshot: Snapshot): void {
     while (this.newest >= snapshot.step) this.snapshots.pop();
     this.snapshots.push(snapshot);
+    this.#thin();
     if (this.snapshots.length * snapshot.bytes <= MOST) return;
     this.#spacing *= 2;
     const last = this.snapshots.length - 1;
     const kept = this.snapshots.filter((_, at) => at === 0 || at === last || at % 2 === 1);
     this.snapshots.splice(0, this.snapshots.length, ...kept);
+  }
+
+  /** What was for those who watch goes once it is no recent one any more, unless it was asked. */
+  #thin(): void {
+    const at = this.snapshots.length - 1 - RECENT;
+    const [before, one] = [this.snapshots[at - 1], this.snapshots[at]];
+    if (!before || !one || one.asked || one.step - before.step >= this.#spacing) return;
+    this.snapshots.splice(at, 1);
   }
 
   /** A running mean of the losses without lag: of those around each step. `points` is the most of them. */
