@@ -163,6 +163,7 @@ async function clipboard(demo) {
 
 /** A run keeps its name where it is given none. */
 async function names(demo) {
+  await demo.appears('#runs [aria-label^="Name of the run"]');
   const [{ name }] = await demo.runs();
   await demo.page.$eval(`#runs [aria-label="Name of the run ${name}"]`, (input) => {
     input.value = "  ";
