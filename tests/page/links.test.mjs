@@ -160,7 +160,7 @@ async function asksMeanwhile() {
   dataTransfer.items.add(new File(["PK"], "a run.zip"));
   document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
   const status = document.getElementById("status");
-  while (start.disabled && !/^Files/.test(status.textContent))
+  while (start.disabled && !/^Bring/.test(status.textContent))
     await new Promise((turn) => setTimeout(turn));
   const said = status.textContent;
   return { held, opens, deletes: `${disabled}: ${title}`, said, proving: start.disabled };

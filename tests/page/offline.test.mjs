@@ -22,7 +22,8 @@ const kept = (page) =>
 
 const OFFLINE = /^This part of the page did not load: there is no network, or /;
 /** What the browser itself says of a server that is gone, also of the service worker. */
-const REFUSED = /ERR_CONNECTION_REFUSED|An unknown error occurred when fetching the script/;
+const REFUSED =
+  /ERR_(CONNECTION_REFUSED|EMPTY_RESPONSE)|An unknown error occurred when fetching the script/;
 
 /** The server goes while the page is open, which has not kept all parts yet: each says so, and nothing else fails. */
 async function withoutParts(browser) {

@@ -119,6 +119,7 @@ async function painted(changes, ghost = []) {
   paint(pen.kit, new Tiles(), {
     weave: { ...weave, lens: [guesses], changes: [changes] },
     beside: { wanted: undefined, ghost },
+    layers: [0],
     shares: new Float32Array(4),
     geometry: geometryOf({ width: 400, height: 300, columns: 2, layers: 1, named: true }),
     ink: { ...ink, shuttle: "shuttle", heads: ["head"], mono: "mono" },
