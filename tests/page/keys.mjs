@@ -30,7 +30,7 @@ function look() {
   return { name, ring: ringed(one), seen, left: left && (before.id || before.outerHTML) };
 }
 
-/** In the page: what Tab has to reach, of which some were not; and what comes before something that stands above it. */
+/** In the page: controls that Tab did not reach; and what comes before something that stands above it. */
 function compare(controls) {
   for (const one of [document.documentElement, ...document.querySelectorAll(".scroll")]) {
     one.scrollTo(0, 0);

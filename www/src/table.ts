@@ -1,6 +1,6 @@
 import { make } from "./dom.ts";
 
-/** Shows rows in a table, in place of others. Who is in one that stays keeps the focus. */
+/** Shows rows in a table, in place of others. A row that stays keeps its focus. */
 export function fill(
   table: HTMLTableElement,
   heads: readonly string[],

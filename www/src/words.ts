@@ -53,7 +53,7 @@ export const fromOne = (label: string): string =>
 export const OFFLINE =
   "This part of the page did not load: there is no network, or the page’s server does not answer. What has been loaded keeps working; try again later.";
 
-/** Throws it in place of what kept a part from coming. */
+/** Throws OFFLINE, with what went wrong as its cause. */
 export function unreachable(cause: unknown): never {
   throw new TinyloomError("invalid-options", OFFLINE, { cause });
 }

@@ -127,6 +127,7 @@ export async function addressFailure(
   }
   if (failed) return refused(await unreached(failed, host, asked), error);
   if (status === "401" || status === "403") {
+    // The package's own cure is a token, for which the page has no field.
     return refused(
       `The server ${host} does not give this model to everybody (${status}): there is none of that name, it is private, or its terms ` +
         "have to be accepted first. Look at its spelling, or download it there and open the folder here.",
