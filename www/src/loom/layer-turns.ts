@@ -14,8 +14,9 @@ const PATIENCE = 20;
 
 export class LayerTurns {
   readonly #layers: number;
-  /** Every so many pictures a layer is painted: at least, by its threads, and as pictures were late. */
+  /** The threads' number alone lets a layer be painted once in so many pictures. */
   #least = 1;
+  /** Late pictures let it be painted once in so many. */
   #parts = 1;
   #turn = 0;
   /** Pictures until all layers are as they are to be. */
@@ -34,6 +35,7 @@ export class LayerTurns {
     this.#behind = this.#every;
   }
 
+  /** A layer is painted once in so many pictures. */
   get #every(): number {
     return Math.max(this.#least, this.#parts);
   }
@@ -58,8 +60,9 @@ export class LayerTurns {
     const every = this.#every;
     this.#behind = Math.max(0, this.#behind - 1);
     this.#turn = (this.#turn + 1) % every;
-    const all = Array.from({ length: this.#layers }, (_, layer) => layer);
-    return all.filter((layer) => layer % every === this.#turn);
+    const layers: number[] = [];
+    for (let layer = this.#turn; layer < this.#layers; layer += every) layers.push(layer);
+    return layers;
   }
 
   #learn(gap: number): void {
