@@ -1,5 +1,6 @@
 /** “This panel in code”: the program beside a panel, which loads when a visitor opens it. */
 import { copied, make } from "../dom.ts";
+import { OFFLINE } from "../words.ts";
 
 const PROGRAMS = import.meta.glob<string>("../../snippets/*.js", {
   query: "?raw",
@@ -15,9 +16,7 @@ export function offerPrograms(): void {
 
 async function show(details: HTMLDetailsElement): Promise<void> {
   const name = details.dataset["code"]!;
-  const program = await PROGRAMS[`../../snippets/${name}.js`]!().catch(
-    () => "// This part of the page did not load. Reload it once you are online.",
-  );
+  const program = await PROGRAMS[`../../snippets/${name}.js`]!().catch(() => `// ${OFFLINE}`);
   const text = make("pre", "scroll", program);
   text.tabIndex = 0;
   text.role = "region";
