@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { launch } from "../../scripts/browser.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { serve } from "../../scripts/server.mjs";
-import { CALL, Demo } from "./demo-page.mjs";
+import { asset, CALL, Demo } from "./demo-page.mjs";
 
 const dist = join(root, "www", "dist");
 const LINK = "#text-source=reverse&size=thimble&steps=8&tokens-per-step=128&seed=3";
@@ -160,10 +160,18 @@ test("a new version of the page is there at the visit after the one that fetched
   assert.deepEqual([beside.title, beside.waits], [title, true], "it waits for the other tab");
   await other.close();
 
+  const asked = [];
+  demo.page.on("request", (request) => asked.push(new URL(request.url()).pathname));
   await demo.page.goto(`${url}4${LINK}`);
   // The page loads itself once more meanwhile: what is asked of it in that moment has no answer.
   const second = () => document.title.startsWith("Version 2");
   await demo.page.waitForFunction(second, { timeout: CALL * 1000 });
   await demo.untilState("idle");
   assert.equal((await version(demo.page)).waits, false);
+  const before = asked.slice(0, asked.lastIndexOf("/index.html"));
+  assert.equal(before[0], "/index.html");
+  assert.ok(
+    !before.includes(asset("page")),
+    "the old version asks for no more while its worker ends",
+  );
 });

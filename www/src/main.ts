@@ -1,10 +1,13 @@
 /**
  * Asks for the GPU and for the recording, and loads the page in a task of its own. In the task that ends the parsing of
- * the document, both would hold up the main thread.
+ * the document, both would hold up the main thread. A new version of the page comes first.
  */
 import { beginLab } from "./lab.ts";
 import { recordingFile } from "./loom/recording-file.ts";
+import { takeNewVersion } from "./offline.ts";
 
-beginLab();
-void recordingFile();
-import("./page.ts");
+void takeNewVersion().then(() => {
+  beginLab();
+  void recordingFile();
+  import("./page.ts");
+});

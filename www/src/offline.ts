@@ -14,11 +14,23 @@ export function keepForOffline(): void {
   navigator.serviceWorker.register(worker).catch(() => undefined);
 }
 
-/** Where the last visit has fetched a new version of the page, that is loaded instead of this one. */
+/** Milliseconds after which the page goes on without a new version that does not come. */
+const PATIENCE = 10_000;
+
+/**
+ * Where the last visit has fetched a new version of the page, that is loaded instead of this one. What a page asks for
+ * while the old version's worker ends would start that one anew, or hang (`service-worker.ts`): it waits for this.
+ */
 export async function takeNewVersion(): Promise<void> {
-  if (!("serviceWorker" in navigator)) return;
-  const kept = await navigator.serviceWorker.getRegistration().catch(() => undefined);
-  if (!kept?.waiting) return;
-  navigator.serviceWorker.addEventListener("controllerchange", () => location.reload());
-  kept.waiting.postMessage("take over");
+  const { serviceWorker } = navigator;
+  if (!serviceWorker?.controller) return;
+  const kept = await serviceWorker.getRegistration().catch(() => undefined);
+  const waiting = kept?.waiting;
+  if (!waiting) return;
+  await new Promise((stays) => {
+    serviceWorker.oncontrollerchange = () => location.reload();
+    serviceWorker.onmessage = stays;
+    setTimeout(stays, PATIENCE);
+    waiting.postMessage("take over");
+  });
 }

@@ -21,7 +21,6 @@ import { byId, copied } from "./dom.ts";
 import { dropped, folderOf } from "./import.ts";
 import { link } from "./link.ts";
 import { onChip } from "./loom/chips.ts";
-import { takeNewVersion } from "./offline.ts";
 import { offerPrograms } from "./panels/in-code.ts";
 import { say } from "./panels/status.ts";
 import { rememberAddress } from "./remember.ts";
@@ -89,6 +88,5 @@ byId("tour", HTMLButtonElement).addEventListener("click", () => {
 onChip(learn);
 offerShare(stage);
 offerPrograms();
-void takeNewVersion();
 // In a task of its own: the page is painted first.
 setTimeout(() => attempt(open));

@@ -1,7 +1,7 @@
 /**
  * The service worker: keeps all files of the page, and answers with them. The build puts their list in. A new version
  * of the page is fetched as a whole. It takes over once no tab has the old one, or where the one tab that is open has
- * just been loaded and says so: files of two versions never meet.
+ * just been loaded, waits and says so: files of two versions never meet.
  */
 import { cleanupOutdatedCaches, type PrecacheEntry, precacheAndRoute } from "workbox-precaching";
 
@@ -15,10 +15,12 @@ interface Worker {
     }): Promise<readonly { readonly url: string }[]>;
   };
   skipWaiting(): Promise<void>;
-  addEventListener(
-    type: "message",
-    hears: (event: { data: unknown; waitUntil(work: Promise<unknown>): void }) => void,
-  ): void;
+  addEventListener(type: "message", hears: (event: Asked) => void): void;
+}
+interface Asked {
+  readonly data: unknown;
+  readonly source: { postMessage(answer: string): void };
+  waitUntil(work: Promise<unknown>): void;
 }
 declare const self: Worker;
 
@@ -30,12 +32,26 @@ precacheAndRoute([...self.__WB_MANIFEST], {
 });
 
 self.addEventListener("message", (event) => {
-  if (event.data === "take over") event.waitUntil(takeOver());
+  if (event.data === "take over") event.waitUntil(takeOver(event));
 });
 
-async function takeOver(): Promise<void> {
+/**
+ * Milliseconds in which a page that waits has all that its markup names: icon and manifest come last. Chromium activates
+ * a worker once the old one has ended. Where that one is asked for a file while it ends, it begins anew, and stays for
+ * half a minute or longer; sometimes it answers nothing any more.
+ */
+const QUIET = 2000;
+
+async function takeOver({ source }: Asked): Promise<void> {
+  if (await isOneTab()) {
+    await new Promise((quiet) => setTimeout(quiet, QUIET));
+    if (await isOneTab()) return self.skipWaiting();
+  }
+  source.postMessage("another tab is open");
+}
+
+async function isOneTab(): Promise<boolean> {
   // The tabs of the old version are not this worker's own yet.
   const all = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
-  const tabs = all.filter(({ url }) => url.startsWith(self.registration.scope));
-  if (tabs.length <= 1) await self.skipWaiting();
+  return all.filter(({ url }) => url.startsWith(self.registration.scope)).length <= 1;
 }
