@@ -21,7 +21,7 @@ async function promises() {
   const { ProofsPanel } = await import("/panels.js");
   const ever = () => new Promise(() => undefined);
   const lab = new Proxy({}, { get: () => new Proxy(ever, { get: () => ever }) });
-  globalThis.panel = new ProofsPanel(() => undefined);
+  globalThis.panel = new ProofsPanel({ proving: false, prove() {}, proved() {} });
   globalThis.panel.start(lab, { step: 0, settings: {} });
 }
 
@@ -155,7 +155,8 @@ async function table() {
       globalThis.show(globalThis.trains ?? false);
     },
   });
-  globalThis.show = (busy) => panel.show(store, { id: "b", step: 6 }, { busy, resumable: true });
+  globalThis.show = (busy) =>
+    panel.show(store, { id: "b", step: 6 }, { busy, proving: false, ready: !busy });
   await globalThis.show(false);
 }
 
@@ -212,7 +213,7 @@ test("Enter in a field that begins a run leads to the button that ends it", LONG
   const page = await openPanels(t, ["panels/buttons"], WIDE);
   await page.evaluate(async () => {
     const { showState } = await import("/panels.js");
-    globalThis.show = (state) => showState(state, { gpu: true, run: true, proving: false });
+    globalThis.show = (state) => showState(state, { ready: state === "stopped", run: true });
     globalThis.show("stopped");
   });
   const goes = async (id, state) => {

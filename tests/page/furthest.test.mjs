@@ -121,14 +121,14 @@ async function listed() {
       cells[1].querySelector("input").value,
       cells[5].textContent,
     ]);
-  await panel.show(store, { id: "now", step: 12 }, { busy: true, resumable: true });
+  await panel.show(store, { id: "now", step: 12 }, { busy: true, proving: false, ready: false });
   const head = document.querySelectorAll("#runs thead th")[5].textContent;
   const before = seen();
   panel.scored("now", { right: 128, of: 128, step: 12 });
   const scored = seen();
   const button = document.getElementById("furthest-first");
   button.click();
-  await panel.show(store, { id: "now", step: 12 }, { busy: true, resumable: true });
+  await panel.show(store, { id: "now", step: 12 }, { busy: true, proving: false, ready: false });
   return { head, before, scored, pressed: button.ariaPressed, sorted: seen() };
 }
 

@@ -229,7 +229,7 @@ async function keptRuns() {
     list: async () => [run("ended", 20), run("on", 5)],
     metrics: async () => [],
   };
-  await panel.show(store, { id: "on", step: 6 }, { busy: true, resumable: true });
+  await panel.show(store, { id: "on", step: 6 }, { busy: true, proving: false, ready: false });
   const buttons = [...document.querySelectorAll("#runs tbody tr")].map((row) =>
     [...row.querySelectorAll("button")].map((one) => [one.textContent, one.disabled, one.title]),
   );

@@ -7,10 +7,16 @@ import { pageModule } from "./page-module.mjs";
 
 const { Session } = await pageModule("src/session");
 
-/** A session in a state, with the states that it has told. */
+/** What is due has been done. */
+const turn = () => new Promise((done) => setTimeout(done));
+
+/** A session in a state, with the states that it has told, and those in which it has ended a run. */
 function at(state) {
-  const told = [];
-  const session = new Session((one) => told.push(one));
+  const [told, ended] = [[], []];
+  const session = new Session(
+    (one) => told.push(one),
+    () => ended.push(session.state),
+  );
   const ways = {
     loading: [],
     idle: ["settle"],
@@ -20,7 +26,7 @@ function at(state) {
     error: ["fail"],
   };
   for (const way of ways[state]) session.go(way);
-  return { session, told };
+  return { session, told, ended };
 }
 
 test("each transition leads from the states that have it, and from no other", () => {
@@ -90,21 +96,114 @@ test("a run that the page begins is a guest until another one is taken", () => {
   assert.equal(session.run, undefined);
 });
 
-test("how a training is to end holds for that training alone, and what is wanted is done once", () => {
+test("how a training is to end holds for that training alone", () => {
   const { session } = at("training");
   session.halt("paused");
   assert.equal(session.halting, "paused");
   session.go("pause");
   session.go("train");
   assert.equal(session.halting, undefined);
+});
+
+test("what is wanted is done once, as soon as nothing is made; what was wanted before is forgotten", async () => {
+  const { session, ended } = at("loading");
   const done = [];
   session.want(() => done.push("first"));
   session.want(() => done.push("second"));
-  assert.equal(session.wants, true);
-  session.takeWanted()();
-  assert.equal(session.wants, false);
-  assert.equal(session.takeWanted(), undefined);
-  assert.deepEqual(done, ["second"]);
+  assert.deepEqual([session.wants, done], [true, []]);
+  session.go("settle");
+  assert.deepEqual(done, [], "what has called this has something to say first");
+  await turn();
+  assert.deepEqual([session.wants, done], [false, ["second"]]);
+  session.go("fail");
+  await turn();
+  session.want(() => done.push("third"));
+  assert.deepEqual([session.wants, done], [false, ["second", "third"]]);
+  assert.deepEqual(ended, []);
+});
+
+test("a run that trains or is paused ends for what is wanted", async () => {
+  for (const state of ["training", "paused"]) {
+    const { session, ended } = at(state);
+    const done = [];
+    session.want(() => done.push("work"));
+    assert.deepEqual([ended, done], [[state], []]);
+    session.go("end");
+    session.go("stop");
+    await turn();
+    assert.deepEqual([ended, done], [[state], ["work"]]);
+  }
+});
+
+test("what is wanted while a run is read is done after one that does not come, too", async () => {
+  for (const state of ["idle", "paused", "stopped", "error"]) {
+    const { session, ended } = at(state);
+    const done = [];
+    session.go("load");
+    session.want(() => done.push("work"));
+    session.back();
+    await turn();
+    if (state === "paused") {
+      assert.deepEqual([ended, done], [["paused"], []], "the run of before ends for it");
+      session.go("end");
+      session.go("stop");
+      await turn();
+    }
+    assert.deepEqual(done, ["work"], state);
+  }
+});
+
+test("a run that has come stands still, or has ended", async () => {
+  const states = [];
+  for (const finished of [false, true]) {
+    const { session } = at("loading");
+    session.stand(finished);
+    states.push(session.state);
+  }
+  assert.deepEqual(states, ["paused", "stopped"]);
+  const { session, ended } = at("loading");
+  const done = [];
+  session.want(() => done.push("work"));
+  session.stand();
+  assert.equal(session.state, "stopped", "something else is wanted");
+  await turn();
+  assert.deepEqual([ended, done], [[], ["work"]]);
+});
+
+test("while a proof runs nothing begins, and what is wanted waits for its end", async () => {
+  for (const state of ["idle", "paused", "stopped", "error"]) {
+    const { session, told, ended } = at(state);
+    const done = [];
+    assert.ok(session.free);
+    session.prove();
+    assert.deepEqual([session.proving, session.free, session.busy], [true, false, false]);
+    assert.equal(session.state, state);
+    assert.throws(() => session.prove(), /^Error: no “prove”/);
+    for (const begins of ["load", "train"]) {
+      assert.throws(() => session.go(begins), /^Error: no “/, `${begins} from ${state}`);
+    }
+    session.want(() => done.push("work"));
+    await turn();
+    assert.deepEqual([ended, done], [[], []]);
+    const { length } = told;
+    session.proved();
+    assert.deepEqual(told.slice(length), [state], "it is told that the proof is over");
+    await turn();
+    const waits = state === "paused";
+    assert.deepEqual([ended, done], waits ? [["paused"], []] : [[], ["work"]]);
+    assert.ok(session.free);
+  }
+  for (const state of ["loading", "training"]) {
+    const { session } = at(state);
+    assert.ok(!session.free);
+    assert.throws(() => session.prove(), /^Error: no “prove”/);
+  }
+  const { session } = at("stopped");
+  session.prove();
+  session.go("fail");
+  assert.ok(!session.free, "a GPU that is lost in a proof ends it a moment later");
+  session.proved();
+  assert.deepEqual([session.state, session.free], ["error", true]);
 });
 
 test("an address is read, or asks for nothing", async () => {

@@ -137,7 +137,7 @@ async function empty(page) {
 async function buttonsIn(states) {
   const { showState } = await import("/panels.js");
   return states.map((state) => {
-    showState(state, { gpu: true, run: true, proving: false });
+    showState(state, { ready: state !== "training", run: true });
     const [start, pause] = ["start", "pause"].map((id) => document.getElementById(id));
     const pressed = [start, pause].map((one) => one.getAttribute("aria-pressed"));
     return [start.textContent, start.disabled, pause.textContent, pause.disabled, ...pressed];

@@ -9,7 +9,6 @@ import {
   inside,
   kernels,
   learning,
-  next,
   proofs,
   refused,
   rescue,
@@ -110,7 +109,7 @@ function linked(unfit: readonly string[]): string {
 
 /** Trains a run of a lesson on what the form has. It ends with the page. */
 function teach(values: { readonly [id: string]: string }, text: string): void {
-  next(() => {
+  session.want(() => {
     setup.paste = text;
     applyLink(new URLSearchParams(values));
     const ends = (event: TrainingEvent) =>
@@ -161,7 +160,7 @@ async function follow(link: Linked): Promise<void> {
   }
   if (before) {
     stage.offer(`Back to my run “${before.name}”`, () =>
-      next(() => attempt(() => resume(before.name, before.training), fail)),
+      session.want(() => attempt(() => resume(before.name, before.training), fail)),
     );
   }
 }
@@ -183,7 +182,7 @@ export function arrive(): void {
   const link = readLink(location.hash);
   if (!link) return;
   if (session.state === "error" && !session.opened) followRecorded(link);
-  else next(() => attempt(() => follow(link), fail));
+  else session.want(() => attempt(() => follow(link), fail));
 }
 
 /** Opens the page: the GPU, and what the address or the visit before asks for. */
@@ -210,11 +209,7 @@ async function opens(): Promise<void> {
   showCapabilities(capabilities);
   // What is looked at costs a GPU next to nothing.
   if (!capabilities.software) inside.open();
-  const wanted = session.takeWanted();
-  if (wanted) {
-    session.go("settle");
-    return wanted();
-  }
+  if (session.wants) return session.go("settle");
   if (fresh) return beginOpening();
   const last = await lastRun();
   // A link wins over the remembered run, unless that was begun with this link.

@@ -32,14 +32,14 @@ import type { Training, TrainingEvent } from "./training.ts";
 import type { TuneHost } from "./tune/host.ts";
 import { LazyTunePanel } from "./tune/lazy-panel.ts";
 
-export const session = new Session<Open, Training, TrainingEvent>(changed);
+export const session = new Session<Open, Training, TrainingEvent>(changed, () => halt("stopped"));
 export const setup = new SetupPanel();
 export const learning = new LearningPanel();
 const samples = new SamplesPanel();
 const ask = new AskPanel();
 export const inside = new InsidePanel();
 export const kernels = new KernelsPanel();
-export const proofs = new ProofsPanel(() => changed(session.state));
+export const proofs = new ProofsPanel(session);
 const benchmark = new BenchmarkPanel();
 export const stage = new Stage();
 
@@ -59,7 +59,7 @@ const teach = new LazyTeachPanel(host);
 
 const runs = new RunsPanel({
   resume: (name) => {
-    if (!proofs.proving) attempt(() => resume(name), fail);
+    if (session.free) attempt(() => resume(name), fail);
   },
   export: (name) => attempt(() => exportRun(name)),
   rename: (name, to) => attempt(() => change((store) => store.rename(name, to))),
@@ -80,11 +80,7 @@ export const store = (): RunStore | undefined => (session.opened ?? session.left
 /** Shows what has become of the run. */
 function changed(state: State): void {
   const { run, opened, busy } = session;
-  showState(state, {
-    gpu: opened !== undefined,
-    run: run !== undefined,
-    proving: proofs.proving,
-  });
+  showState(state, { ready: ready(), run: run !== undefined });
   setup.disabled = busy || state === "paused";
   if (!busy) {
     learning.end();
@@ -92,19 +88,13 @@ function changed(state: State): void {
     inside.refresh();
   }
   proofs.training = busy;
-  benchmark.busy = busy || proofs.proving || !opened;
+  benchmark.busy = !ready();
   ask.disabled = run === undefined || state === "loading" || !opened;
   if (state !== "loading") attempt(showRuns);
   else tune.changed();
   teach.changed();
   attempt(async () => void (await judged()));
-  // What was asked for while a run was read that did not come: the one that is paused ends for it.
-  if (state === "paused" && session.wants && !proofs.proving) setTimeout(() => halt("stopped"));
-  if (setup.disabled || proofs.proving) return;
-  const wanted = session.takeWanted();
-  // What has called this has something to say first.
-  if (wanted) setTimeout(wanted);
-  else if (state === "stopped" || state === "paused") keepForOffline();
+  if (state === "stopped" && !session.wants) keepForOffline();
 }
 
 /** Does something, and shows what goes wrong in it. */
@@ -129,11 +119,10 @@ export function fail(error: unknown): void {
 
 async function showRuns(): Promise<void> {
   const kept = store();
-  const { run, opened, busy } = session;
+  const { run, opened, busy, proving } = session;
   // Of a run whose GPU is gone only what is stored is left.
   const current = run && { id: run.run.id, step: opened ? run.step : 0 };
-  const { proving } = proofs;
-  if (kept) await runs.show(kept, current, { busy, proving, resumable: Boolean(opened) });
+  if (kept) await runs.show(kept, current, { busy, proving, ready: ready() });
   tune.changed();
 }
 
@@ -154,7 +143,7 @@ async function change(work: (store: RunStore) => Promise<void>): Promise<void> {
 /** Deletes runs. If one is the page's own, the page has no run afterwards. */
 async function deleteRuns(names: readonly string[]): Promise<void> {
   const own = session.run !== undefined && names.includes(session.run.run.name);
-  if (own && proofs.proving) return;
+  if (own && session.proving) return;
   if (own && session.opened) session.go("load");
   if (own) await leave();
   try {
@@ -302,7 +291,7 @@ export function refused(error: unknown): void {
 export async function train(): Promise<void> {
   const { run } = session;
   if (!run) return;
-  if (proofs.proving) return say("Wait until the proof is over, then press Resume.");
+  if (session.proving) return say("Wait until the proof is over, then press Resume.");
   const lasts = !session.guest;
   // Who has asked for something else while this run was made does not wait for its end.
   if (session.busy && session.wants) {
@@ -343,13 +332,6 @@ async function end(run: Training): Promise<void> {
   say(`${finished ? `Done. ${done}` : `Stopped after step ${whole(step)}.`}${kept}`);
 }
 
-/** Does something once the present run has ended; that one stays in the list. */
-export function next(work: () => void): void {
-  session.want(work);
-  if (session.state === "training" || session.state === "paused") halt("stopped");
-  else if (!session.busy && !proofs.proving) session.takeWanted()!();
-}
-
 /** Teaches a new model something of the form's. */
 export function learn(source: string): void {
   const { run, guest, state } = session;
@@ -358,7 +340,7 @@ export function learn(source: string): void {
   if (source === "paste") {
     const early = state === "loading";
     if (early) say("You can paste your text in a moment.");
-    next(() => {
+    session.want(() => {
       setup.ask();
       if (early) say("Paste your text, then press Start.");
     });
@@ -366,7 +348,7 @@ export function learn(source: string): void {
   }
   showChip(source);
   stage.say("A new model is being set up. What is shown until then is the one before.");
-  next(() => {
+  session.want(() => {
     setup.choose(source);
     // The loom shows it, from where it was asked for.
     attempt(() => begin(false), fail);
@@ -506,7 +488,7 @@ export async function resume(
   if ((goOn || here) && !made.finished) return train();
   remember({ id: made.run.id, training: false });
   session.go("load");
-  session.go(made.finished || session.wants ? "stop" : "pause");
+  session.stand(made.finished);
   const { step, settings } = made;
   const next = made.finished ? "ask it for text" : "resume, or ask it for text";
   say(`Loaded “${name}” at step ${whole(step)} of ${whole(settings.steps)}: ${next}.`);
@@ -541,7 +523,7 @@ export async function bring(folder: Folder): Promise<void> {
   if (!made) return;
   for await (const event of made.keep()) show(event);
   remember({ id: made.run.id, training: false });
-  session.go(session.wants ? "stop" : "pause");
+  session.stand();
   say(`Loaded ${folder.name}: ask it for text, or resume to train it on ${made.text.name}.`);
 }
 
@@ -563,5 +545,4 @@ export function hurry(): void {
 }
 
 /** Whether a run may begin now. A proof uses the present one's text. */
-export const ready = (): boolean =>
-  session.opened !== undefined && !session.busy && !proofs.proving;
+export const ready = (): boolean => session.opened !== undefined && session.free;

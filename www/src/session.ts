@@ -43,12 +43,18 @@ export class Session<Opened, Run, Event> {
   #run: Run | undefined;
   #guest: Guest<Run, Event> | undefined;
   #halting: Halt | undefined;
+  #proving = false;
   #wanted: (() => void) | undefined;
   readonly #changed: (state: State) => void;
+  readonly #ends: () => void;
 
-  /** @param changed - hears each state, the same one again too. */
-  constructor(changed: (state: State) => void) {
+  /**
+   * @param changed - hears each state, the same one again too.
+   * @param ends - ends the run that trains or is paused: something else is wanted.
+   */
+  constructor(changed: (state: State) => void, ends: () => void) {
     this.#changed = changed;
+    this.#ends = ends;
   }
 
   get state(): State {
@@ -58,6 +64,16 @@ export class Session<Opened, Run, Event> {
   /** Whether something is being made, or trains. */
   get busy(): boolean {
     return this.#state === "loading" || this.#state === "training";
+  }
+
+  /** Whether the GPU trains other models, for a proof, which uses the text of the page's run. */
+  get proving(): boolean {
+    return this.#proving;
+  }
+
+  /** Whether something may begin, come or go: nothing is made, trains or is proven. */
+  get free(): boolean {
+    return !this.busy && !this.#proving;
   }
 
   /** Whether a training is over, and is scored and kept. */
@@ -92,21 +108,48 @@ export class Session<Opened, Run, Event> {
 
   go(transition: Transition): void {
     const { from, to } = TRANSITIONS[transition];
-    if (!(from as readonly State[]).includes(this.#state)) {
-      throw new Error(`no “${transition}” in the state “${this.#state}”`);
-    }
+    // A proof needs the GPU for itself, and the run that there is.
+    const waits = this.#proving && (to === "training" || transition === "load");
+    if (waits || !(from as readonly State[]).includes(this.#state)) this.#refuse(transition);
     if (to === "loading" && !this.busy) this.#before = this.#state;
     this.#ending = transition === "end";
     if (to === "training") this.#halting = undefined;
-    this.#state = to;
-    this.#changed(to);
+    this.#become(to);
+  }
+
+  #refuse(transition: string): never {
+    throw new Error(`no “${transition}” in the state “${this.#state}”`);
+  }
+
+  #become(state: State): void {
+    this.#state = state;
+    this.#changed(state);
+    const due = this.#due();
+    // What has called this has something to say first.
+    if (due) setTimeout(due);
   }
 
   /** What was being loaded did not come to be: everything is as before. */
   back(): void {
-    if (this.#state !== "loading") return;
-    this.#state = this.#before;
-    this.#changed(this.#state);
+    if (this.#state === "loading") this.#become(this.#before);
+  }
+
+  /** The page's run, which has just come, stands still. It has ended if it is finished, or something else is wanted. */
+  stand(finished = false): void {
+    this.go(finished || this.wants ? "stop" : "pause");
+  }
+
+  /** A proof begins. Nothing else does until it is over. */
+  prove(): void {
+    if (!this.free) this.#refuse("prove");
+    this.#proving = true;
+    this.#become(this.#state);
+  }
+
+  /** The proof is over. The state may be another one by now: a GPU can be lost in it. */
+  proved(): void {
+    this.#proving = false;
+    this.#become(this.#state);
   }
 
   /** The GPU is open. */
@@ -141,19 +184,25 @@ export class Session<Opened, Run, Event> {
     this.#halting = how;
   }
 
-  /** What is to be done as soon as nothing is loading or training. What was wanted before is forgotten. */
+  /**
+   * Does something once nothing is made, trains, stands or is proven: a run that trains or is paused ends for it. What was
+   * wanted before is forgotten.
+   */
   want(work: () => void): void {
     this.#wanted = work;
+    this.#due()?.();
   }
 
-  /** Whether something is. */
+  /** Whether something is wanted that is not done yet. */
   get wants(): boolean {
     return this.#wanted !== undefined;
   }
 
-  /** What was wanted, once. */
-  takeWanted(): (() => void) | undefined {
+  /** What is wanted, once, or that the run ends for it; undefined where it has to wait. */
+  #due(): (() => void) | undefined {
     const wanted = this.#wanted;
+    if (!wanted || this.#proving || this.#state === "loading") return undefined;
+    if (this.#state === "training" || this.#state === "paused") return this.#ends;
     this.#wanted = undefined;
     return wanted;
   }

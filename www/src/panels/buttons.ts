@@ -4,12 +4,10 @@ import type { State } from "../session.ts";
 
 /** What there is to be pressed for. */
 export interface There {
-  /** Whether there is a GPU. */
-  readonly gpu: boolean;
+  /** Whether a run may begin. */
+  readonly ready: boolean;
   /** Whether the page has a run. */
   readonly run: boolean;
-  /** Whether the GPU trains other models for a proof. */
-  readonly proving: boolean;
 }
 
 const start = byId("start", HTMLButtonElement);
@@ -18,17 +16,16 @@ const stop = byId("stop", HTMLButtonElement);
 const status = byId("status", HTMLElement);
 
 /** Says what becomes of the run, in `data-state` of the body too, and which buttons do something now. */
-export function showState(next: State, { gpu, run, proving }: There): void {
-  const busy = next === "training" || next === "loading";
+export function showState(next: State, { ready, run }: There): void {
   const focused = document.activeElement;
   document.body.dataset["state"] = next;
-  start.disabled = !gpu || busy || proving;
+  start.disabled = !ready;
   start.textContent = next === "paused" ? "Resume" : "Start";
   pause.disabled = next !== "training";
   stop.disabled = next !== "training" && next !== "paused";
-  byId("import", HTMLButtonElement).disabled = !gpu || busy || proving;
+  byId("import", HTMLButtonElement).disabled = !ready;
   byId("code", HTMLButtonElement).disabled = !run;
-  keepFocus(focused, busy || next === "paused");
+  keepFocus(focused, ["loading", "training", "paused"].includes(next));
 }
 
 /**

@@ -4,11 +4,13 @@ import { byId, make } from "../dom.ts";
 import { disable } from "../focus.ts";
 import type { Lab } from "../lab.ts";
 import { hashOfWeights, PROOF_STEPS } from "../proof.ts";
+import type { Session } from "../session.ts";
 import { LossWait } from "../simulated-loss.ts";
 import { fill, tableRow } from "../table.ts";
 import type { Training } from "../training.ts";
 import { attemptNoting, showError } from "./status.ts";
 
+type Proving = Pick<Session<unknown, unknown, unknown>, "proving" | "prove" | "proved">;
 type Recovered = Extract<RecoveryState, { state: "recovered" }>;
 
 /** A loss as it is, to the last digit. */
@@ -23,14 +25,13 @@ export class ProofsPanel {
   #training: Training | undefined;
   readonly #wait = new LossWait();
   #sameAdapter = true;
-  #proving = false;
   #busy = false;
 
-  readonly #changed: () => void;
+  readonly #session: Proving;
 
-  /** @param changed - hears that a proof begins or ends, for which the GPU is needed alone. */
-  constructor(changed: () => void) {
-    this.#changed = changed;
+  /** @param session - hears that a proof begins or ends, for which the GPU is needed alone. */
+  constructor(session: Proving) {
+    this.#session = session;
     this.#plug.addEventListener("click", () => {
       this.#wait.start();
       this.#enable();
@@ -49,11 +50,6 @@ export class ProofsPanel {
   /** The step of the last snapshot; where there is none yet, the one at which the run went on. */
   get snapshot(): number {
     return this.#wait.snapshot;
-  }
-
-  /** Whether a proof is on its way. */
-  get proving(): boolean {
-    return this.#proving;
   }
 
   /** There is no GPU any more. */
@@ -86,7 +82,7 @@ export class ProofsPanel {
   recovery(state: RecoveryState): void {
     // While it proves, snapshots are of other models.
     const [step] = state.state === "snapshot" ? state.steps : [];
-    if (step !== undefined && !this.#proving) {
+    if (step !== undefined && !this.#session.proving) {
       this.#wait.snapshotted(step);
       this.#plugNote.dataset["snapshot"] = String(step);
     }
@@ -123,9 +119,7 @@ export class ProofsPanel {
   async #twice(): Promise<void> {
     const [lab, training] = [this.#lab, this.#training];
     if (!lab || !training) return;
-    this.#proving = true;
-    this.#enable();
-    this.#changed();
+    this.#session.prove();
     const hashes: string[] = [];
     const list = byId("hashes", HTMLElement);
     list.replaceChildren();
@@ -143,14 +137,12 @@ export class ProofsPanel {
         ? `The same: after ${PROOF_STEPS} steps each, every bit of both models' weights is equal.`
         : "They differ. That must not be: please report it with your browser and GPU.";
     });
-    this.#proving = false;
-    this.#enable();
-    this.#changed();
+    this.#session.proved();
   }
 
   #enable(): void {
     const ready = this.#training !== undefined;
     disable(this.#plug, !ready || !this.#busy || this.#wait.waiting);
-    disable(this.#prove, !ready || this.#busy || this.#proving);
+    disable(this.#prove, !ready || this.#busy || this.#session.proving);
   }
 }

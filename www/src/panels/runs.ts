@@ -20,8 +20,8 @@ export interface RunActions {
 /** What may be done with the runs. */
 interface May {
   readonly busy: boolean;
-  readonly proving?: boolean;
-  readonly resumable: boolean;
+  readonly proving: boolean;
+  readonly ready: boolean;
 }
 
 const HEADS = [
@@ -120,8 +120,8 @@ export class RunsPanel {
    * Shows the runs as they are now.
    *
    * @param current - the page's run.
-   * @param may - `busy`: it is training, and cannot be left; `proving`: a proof uses it; `resumable`: there is a GPU to
-   * resume a run on.
+   * @param may - `busy`: it is training, and cannot be left; `proving`: a proof uses it; `ready`: a run may begin
+   * or go on.
    */
   show(store: RunStore, current: Current | undefined, may: May): Promise<void> {
     const show = () => this.#show(store, current, may);
@@ -193,7 +193,7 @@ export class RunsPanel {
     byId("runs-note", HTMLElement).textContent = noteOf(store);
     if (runs.length < 2) handOn(this.#deleteAll, byId("status", HTMLElement));
     for (const button of [this.#deleteAll, this.#order]) button.hidden = runs.length < 2;
-    this.#deleteAll.disabled = may.busy || Boolean(may.proving);
+    this.#deleteAll.disabled = may.busy || may.proving;
   }
 
   /** Shows rows. Who was in that of a run which is deleted comes to the next one. */
@@ -230,7 +230,7 @@ export class RunsPanel {
     run: RunSummary,
     result: string,
     current: string | undefined,
-    { busy, proving = false, resumable }: May,
+    { busy, proving, ready }: May,
   ): HTMLTableRowElement {
     const { id, name } = run;
     const row = this.#rows.get(id) ?? this.#made(run);
@@ -249,11 +249,7 @@ export class RunsPanel {
     const trains = busy && id === current;
     const proves = proving && id === current;
     const says = [
-      [
-        ended ? "Open" : "Resume",
-        busy || proving || !resumable,
-        proving ? PROOF : "Stop the present run first.",
-      ],
+      [ended ? "Open" : "Resume", !ready, proving ? PROOF : "Stop the present run first."],
       ["Export", trains, "It trains: pause it first."],
       ["Delete", trains || proves, proves ? PROOF : "It trains: stop it first."],
     ] as const;

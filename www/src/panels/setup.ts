@@ -100,10 +100,6 @@ export class SetupPanel {
     this.#paste.value = text;
   }
 
-  get disabled(): boolean {
-    return this.#source.disabled;
-  }
-
   set disabled(value: boolean) {
     const fields = this.element.querySelectorAll<HTMLInputElement>("input, select, textarea");
     for (const field of fields) field.disabled = value;
