@@ -168,9 +168,14 @@ test("a run that is over is not called paused, wherever the handle stands", () =
     assert.match(said(over, STEPS, 16), / is being asked\. Its training is over\.$/);
     assert.match(said(over, STEPS, STEPS), /^302 steps ago this model was noise\. It now answers /);
     const alive = new Track({ task: "reverse", name: "reverse", steps: STEPS, questions: [1, 2] });
-    assert.match(said(alive, 16, 16), / It is paused\.$/);
-    globalThis.document.body.dataset.state = "training";
-    assert.match(said(alive, 16, 16), / It learns now, in this tab\.$/);
+    const aliveIn = (state) => {
+      globalThis.document.body.dataset.state = state;
+      return said(alive, 16, 16);
+    };
+    assert.match(aliveIn("paused"), / It is paused\.$/);
+    for (const state of ["training", "loading"]) {
+      assert.match(aliveIn(state), / It learns now, in this tab\.$/, `${state}: its end is scored`);
+    }
   } finally {
     delete globalThis.document;
   }
