@@ -79,7 +79,8 @@ async function store(adapter) {
   const weights = new Float32Array(sizeOf(shape));
   const [frames, bodies] = [[], []];
   for (const at of STEPS) {
-    const numbers = numbersOf(shape, readFileSync(join(folder, `${at}.safetensors`)));
+    const saved = readFileSync(join(folder, `${at}.safetensors`));
+    const numbers = numbersOf(shape, saved, new Float32Array(sizeOf(shape)));
     const change = Int8Array.from(numbers, (value, i) =>
       Math.max(-127, Math.min(127, Math.round((value - weights[i]) / GRAIN))),
     );

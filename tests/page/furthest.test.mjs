@@ -66,7 +66,7 @@ test("two looms are compared at the steps that they show", () => {
     [4, [true, false]],
     [8, undefined],
   ]) {
-    const snapshot = new Snapshot(step, SHAPE, new Float32Array(sizeOf(SHAPE)));
+    const snapshot = new Snapshot(step, SHAPE, new Uint16Array(sizeOf(SHAPE)));
     if (right) snapshot.marks.set("", { right, stops: 0 });
     track.add(snapshot);
   }

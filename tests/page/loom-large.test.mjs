@@ -15,7 +15,7 @@ const LONG = { timeout: 60_000 };
  * @param worker - where the worker lies.
  */
 async function woven(worker) {
-  const { Snapshot, Weaver, weavable, weaving, sizeOf } = await import("/panels.js");
+  const { Snapshot, Weaver, narrowed, weavable, weaving, sizeOf } = await import("/panels.js");
   const Before = globalThis.Worker;
   let workers = 0;
   globalThis.Worker = class extends Before {
@@ -36,7 +36,8 @@ async function woven(worker) {
       num_hidden_layers: layers,
       num_attention_heads: heads,
     });
-    const snapshot = new Snapshot(7, shape, new Float32Array(sizeOf(shape)).map(random));
+    const numbers = new Float32Array(sizeOf(shape)).map(random);
+    const snapshot = new Snapshot(7, shape, narrowed(numbers));
     const of = Object.getOwnPropertyDescriptor(Snapshot.prototype, "weights").get;
     let looks = 0;
     Object.defineProperty(snapshot, "weights", {
@@ -425,7 +426,7 @@ test("threads move on while a quick run stands still to be asked, to be kept, or
     num_hidden_layers: 1,
     num_attention_heads: 2,
   });
-  const numbers = new Float32Array(sizeOf(shape));
+  const numbers = new Uint16Array(sizeOf(shape));
   const about = { task: "reverse", name: "reverse", steps: 20_000, questions: [], example: "" };
   const track = new Track(about);
   track.add(new Snapshot(0, shape, numbers));

@@ -6,7 +6,8 @@ import { create } from "webgpu";
 import { root } from "../../scripts/lib.mjs";
 import { pageModule } from "./page-module.mjs";
 
-const { numbersOf, narrowed, weavable, weightsOf, widened } = await pageModule("src/loom/weights");
+const { numbersOf, narrowed, sizeOf, weavable, weightsOf, widened } =
+  await pageModule("src/loom/weights");
 const { guessOf, headAt, Pass } = await pageModule("src/loom/pass");
 const { answer } = await pageModule("src/loom/ask");
 const { layersFrom, weaveOf } = await pageModule("src/tune/weave");
@@ -72,7 +73,7 @@ async function shapes() {
     const model = await Model.create(runtime, config, { seed });
     const files = await model.save();
     const shape = weavable(config);
-    const numbers = numbersOf(shape, files["model.safetensors"]);
+    const numbers = numbersOf(shape, files["model.safetensors"], new Float32Array(sizeOf(shape)));
     const logits = furthest(weightsOf(shape, numbers), tokens, await model.logits(tokens));
     const off = new Set([0, headAt(shape.heads, shape.layers - 1, shape.heads - 1)]);
     const interventions = [...off].map((head) => ({

@@ -27,7 +27,7 @@ const MARKS = { right: [true, false], stops: 0 };
 function quickRun() {
   const about = { task: "reverse", name: "reverse", steps: STEPS, questions: [1, 2], example: "" };
   const track = new Track(about);
-  const numbers = new Float32Array(sizeOf(SHAPE));
+  const numbers = new Uint16Array(sizeOf(SHAPE));
   for (let step = 0; step <= STEPS; step++) {
     if (track.due(step)) track.add(new Snapshot(step, SHAPE, numbers));
   }

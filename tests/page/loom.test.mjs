@@ -71,6 +71,20 @@ test("a number of 16 bits is the nearest one", () => {
   }
 });
 
+test("weights that 16 bits do not hold are left out, and a failed save is told", async () => {
+  const { halfFile } = await pageModule("src/loom/half-file");
+  const asked = [];
+  const save = async (options) => {
+    asked.push(options);
+    return { "model.safetensors": "bytes" };
+  };
+  assert.equal(await halfFile({ save }), "bytes");
+  assert.deepEqual(asked, [{ dtype: "f16" }]);
+  const failing = (code) => ({ save: () => Promise.reject(Object.assign(Error(code), { code })) });
+  assert.equal(await halfFile(failing("invalid-options")), undefined);
+  await assert.rejects(halfFile(failing("device-lost")), /device-lost/);
+});
+
 test("a run's snapshots take at most 64 MB, and those that stay are spread over it", () => {
   const shape = weavable({
     hidden_size: 128,
@@ -81,7 +95,7 @@ test("a run's snapshots take at most 64 MB, and those that stay are spread over 
   });
   const about = { task: undefined, name: "a text", steps: 4000, questions: [], example: "" };
   const track = new Track(about);
-  const numbers = new Float32Array(sizeOf(shape));
+  const numbers = new Uint16Array(sizeOf(shape));
   for (let step = 0; step <= 600; step++) {
     if (track.due(step)) track.add(new Snapshot(step, shape, numbers));
   }
@@ -137,7 +151,7 @@ test("a quick run is shown over twelve seconds, and a slow one as it comes", (t)
   globalThis.document = { hidden: false };
   t.after(() => delete globalThis.document);
   const shape = weavable(SMALL);
-  const numbers = new Float32Array(sizeOf(shape));
+  const numbers = new Uint16Array(sizeOf(shape));
   const about = { task: "reverse", name: "reverse", steps: 600, questions: [], example: "" };
   const quick = new Track(about);
   for (let step = 0; step <= 600; step += 2) quick.add(new Snapshot(step, shape, numbers));

@@ -6,7 +6,7 @@ import { presets } from "../../www/src/sizes.mjs";
 import { pageModule } from "./page-module.mjs";
 
 const { mapOf } = await pageModule("src/loom/number-line");
-const { numbersOf, weavable, weightsOf } = await pageModule("src/loom/weights");
+const { numbersOf, sizeOf, weavable, weightsOf } = await pageModule("src/loom/weights");
 const { sort } = await pageModule("src/tasks/sort");
 const { END, HELD_OUT, problemText, readProblems } = await pageModule("src/tasks/task");
 
@@ -43,7 +43,8 @@ function neighbours(points) {
 /** @param before - the directions of an earlier map. */
 async function lineOf(model, before) {
   const files = await model.save();
-  const weights = weightsOf(shape, numbersOf(shape, files["model.safetensors"]));
+  const numbers = new Float32Array(sizeOf(shape));
+  const weights = weightsOf(shape, numbersOf(shape, files["model.safetensors"], numbers));
   const { directions, points } = mapOf(weights, before);
   const [line, next] = [ordered(points.map(([x]) => x)), neighbours(points)];
   return { directions, line, next };

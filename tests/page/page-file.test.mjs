@@ -68,7 +68,7 @@ async function asked(found, task = "reverse") {
   const track = new Track({ task, name: "", steps: 100, questions: [], example: "planet" });
   const shape = { layers: 0, width: 0 };
   for (const [step, right, stops] of found) {
-    const snapshot = new Snapshot(step, shape, new Float32Array(0));
+    const snapshot = new Snapshot(step, shape, new Uint16Array(0));
     const rights = Array.from({ length: 8 }, (_, at) => at < right);
     snapshot.marks.set("", { right: rights, stops });
     track.snapshots.push(snapshot);

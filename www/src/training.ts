@@ -11,6 +11,7 @@ import { grammarEntropy } from "../stories/entropy.ts";
 import { type Data, freeData, type KeptCodec } from "./data.ts";
 import { type Score, type ScoreKind, scoreKind } from "./exam.ts";
 import { Examiner } from "./examiner.ts";
+import { halfFile } from "./loom/half-file.ts";
 import { RunSaver, type Stored } from "./run-saver.ts";
 import type { KeptSample, RunStore } from "./run-store.ts";
 import { type SampleOptions, type SamplePiece, sampleText, type WrittenToken } from "./sample.ts";
@@ -54,7 +55,7 @@ export type TrainingEvent =
   | { type: "sample"; step: number; pieces: SamplePiece[]; tokens?: readonly WrittenToken[] }
   /** How well the model does what it is taught. */
   | { type: "score"; step: number; score: Score }
-  /** The model's safetensors file, of a step whose weights were wanted. */
+  /** The model's safetensors file in 16 bits, of a step whose weights were wanted. */
   | { type: "weights"; step: number; file: Uint8Array }
   /** A checkpoint is whole, with the last validation loss before it. */
   | { type: "stored"; stored: Stored; validation: number | undefined }
@@ -286,8 +287,8 @@ export class Training {
   async *weights(last = false): AsyncGenerator<TrainingEvent, void, undefined> {
     const { step } = this;
     if (!this.wants(step, last)) return;
-    const files = await this.model.save();
-    yield { type: "weights", step, file: files["model.safetensors"]! };
+    const file = await halfFile(this.model);
+    if (file) yield { type: "weights", step, file };
   }
 
   /** Ends `steps` after the current one. */

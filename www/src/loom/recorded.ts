@@ -11,7 +11,7 @@ import { reverse } from "../tasks/reverse.ts";
 import { questionsOf } from "./ask.ts";
 import { recordingFile } from "./recording-file.ts";
 import { Snapshot, Track } from "./track.ts";
-import { sizeOf, weavable } from "./weights.ts";
+import { narrowed, sizeOf, weavable } from "./weights.ts";
 
 interface Header {
   /** The day, as `2026-11-29`. */
@@ -111,7 +111,7 @@ export async function readRecording(
   for (const { step, bytes, right, stops } of header.frames) {
     const change = await inflated(await reader.take(bytes));
     for (let at = 0; at < weights.length; at++) weights[at]! += change[at]! * header.grain;
-    const snapshot = new Snapshot(step, shape, weights);
+    const snapshot = new Snapshot(step, shape, narrowed(weights));
     snapshot.marks.set("", { right: [...right].map((one) => one === "1"), stops });
     track.add(snapshot);
     more(weights);

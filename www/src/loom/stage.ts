@@ -24,7 +24,7 @@ import { Timeline } from "./timeline.ts";
 import { Snapshot, type Track } from "./track.ts";
 import { spelt, type Weave } from "./weave.ts";
 import { Weaver } from "./weaver.ts";
-import { numbersOf, weavable } from "./weights.ts";
+import { numbersOf, sizeOf, weavable } from "./weights.ts";
 
 /** Milliseconds for which the end of the recording stays. */
 const STAY = 2500;
@@ -213,11 +213,12 @@ export class Stage {
     return this.#live?.due(step, performance.now() - this.#taken) ?? false;
   }
 
-  /** The run's weights after a step, as `model.save` gives them. */
+  /** The run's weights after a step, as `model.save` gives them in 16 bits. */
   add(training: Training, step: number, file: Uint8Array): void {
     const shape = weavable(training.settings.config);
     if (!this.#live || !shape) return;
-    this.#live.add(new Snapshot(step, shape, numbersOf(shape, file)));
+    const halves = numbersOf(shape, file, new Uint16Array(sizeOf(shape)));
+    this.#live.add(new Snapshot(step, shape, halves));
     this.#taken = performance.now();
     if (this.#shown === this.#live) this.#refresh();
     else this.#maybeLive();

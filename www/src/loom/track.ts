@@ -3,7 +3,7 @@ import { meanAt } from "../mean.ts";
 import type { RunSettings } from "../presets.ts";
 import type { TaskName } from "../tasks/index.ts";
 import { type Marks, type Question, rightOf } from "./ask.ts";
-import { narrowed, type Shape, type Weights, weightsOf, widened } from "./weights.ts";
+import { type Shape, type Weights, weightsOf, widened } from "./weights.ts";
 
 /** Bytes that all snapshots of a run take at most. */
 const MOST = 64e6;
@@ -28,10 +28,10 @@ export class Snapshot {
   /** Whether it was asked, or is. */
   asked = false;
 
-  constructor(step: number, shape: Shape, numbers: Float32Array) {
+  constructor(step: number, shape: Shape, halves: Uint16Array) {
     this.step = step;
     this.shape = shape;
-    this.halves = narrowed(numbers);
+    this.halves = halves;
   }
 
   get bytes(): number {

@@ -125,26 +125,25 @@ export function weightsOf(shape: Shape, numbers: Float32Array): Weights {
   return { shape, embedding, layers, norm, head: shape.tied ? embedding : parts.at(-1)! };
 }
 
-/** Bytes that begin at a multiple of four, as views of numbers have to. In a file they need not. */
-const aligned = (bytes: Uint8Array): Uint8Array =>
-  bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
-
-/** All weights of a safetensors file, in the order of `tensors`. */
-export function numbersOf(shape: Shape, file: Uint8Array): Float32Array {
+/** Fills `numbers` with all weights of a safetensors file, in the order of `tensors`: of 16 bits or of 32, as they are. */
+export function numbersOf<T extends Uint16Array | Float32Array>(
+  shape: Shape,
+  file: Uint8Array,
+  numbers: T,
+): T {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
   const end = 8 + Number(view.getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(file.subarray(8, end))) as {
     [name: string]: { dtype: string; data_offsets: [number, number] };
   };
-  const numbers = new Float32Array(sizeOf(shape));
+  const wanted = numbers.BYTES_PER_ELEMENT === 2 ? "F16" : "F32";
+  const bytes = new Uint8Array(numbers.buffer);
   let at = 0;
-  for (const [name, size] of tensors(shape)) {
+  for (const [name] of tensors(shape)) {
     const { dtype, data_offsets: [from, to] = [0, 0] } = header[name] ?? { dtype: "none" };
-    const { buffer, byteOffset } = aligned(file.subarray(end + from, end + to));
-    if (dtype === "F32") numbers.set(new Float32Array(buffer, byteOffset, size), at);
-    else if (dtype === "F16") numbers.set(widened(new Uint16Array(buffer, byteOffset, size)), at);
-    else throw new Error(`the stage cannot read ${name}, which has the type ${dtype}`);
-    at += size;
+    if (dtype !== wanted) throw new Error(`${name} has the type ${dtype}, in place of ${wanted}`);
+    bytes.set(file.subarray(end + from, end + to), at);
+    at += to - from;
   }
   return numbers;
 }
