@@ -38,7 +38,8 @@ class Pupil {
   }
 
   async next() {
-    await this.page.waitForSelector(".lesson-next button:not([hidden]):enabled", {
+    const next = ".lesson-next button:not([hidden]):enabled:not([aria-disabled=true])";
+    await this.page.waitForSelector(next, {
       timeout: PATIENCE,
     });
     await this.page.$eval(".lesson-next button", (one) => one.click());
