@@ -6,6 +6,7 @@ import { create } from "webgpu";
 import { root } from "../../scripts/lib.mjs";
 import { pageModule } from "./page-module.mjs";
 
+const { halfFile } = await pageModule("src/loom/half-file");
 const { numbersOf, narrowed, sizeOf, weavable, weightsOf, widened } =
   await pageModule("src/loom/weights");
 const { guessOf, headAt, Pass } = await pageModule("src/loom/pass");
@@ -74,6 +75,10 @@ async function shapes() {
     const files = await model.save();
     const shape = weavable(config);
     const numbers = numbersOf(shape, files["model.safetensors"], new Float32Array(sizeOf(shape)));
+    const file = await halfFile(model);
+    const halves = numbersOf(shape, file, new Uint16Array(sizeOf(shape)));
+    const rounded = narrowed(numbers);
+    const apart = halves.filter((half, at) => half !== rounded[at]).length;
     const logits = furthest(weightsOf(shape, numbers), tokens, await model.logits(tokens));
     const off = new Set([0, headAt(shape.heads, shape.layers - 1, shape.heads - 1)]);
     const interventions = [...off].map((head) => ({
@@ -87,6 +92,7 @@ async function shapes() {
     const both = furthest(weightsOf(shape, numbers), tokens, cut);
     const weights = weightsOf(shape, numbers);
     found.push({
+      apart,
       logits,
       heads,
       both,

@@ -37,7 +37,8 @@ test("the loom's pass gives the package's logits, captures and lens, also with h
   t.diagnostic(stdout.trim());
   const { shapes, recording } = JSON.parse(stdout.trim().split("\n").at(-1));
   for (const [at, one] of shapes.entries()) {
-    const { logits, heads, both, shares, states, said, columns, given, far } = one;
+    const { apart, logits, heads, both, shares, states, said, columns, given, far } = one;
+    assert.equal(apart, 0, `model ${at}: weights that the package rounds to other halves`);
     assert.deepEqual([columns, given], [18, 13], `model ${at}: what the fine-tune panel weaves`);
     assert.ok(far < NEAR, `model ${at}: what the fine-tune panel weaves differs by ${far}`);
     assert.ok(logits < NEAR, `model ${at}: logits differ by ${logits}`);

@@ -311,3 +311,19 @@ test("a clip goes slowly through the first steps, and ends where it shall", asyn
   assert.equal(stepAt(340, 2), 340, "its end stands still");
   assert.ok(stepAt(340, 0.5) < 170);
 });
+
+test("what begins before the page has had its turn comes first", async () => {
+  const { session, ended } = at("training");
+  let done = 0;
+  session.want(() => done++);
+  assert.deepEqual(ended, ["training"]);
+  session.go("stop");
+  session.prove();
+  await turn();
+  assert.equal(done, 0, "a proof has begun meanwhile");
+  session.proved();
+  await turn();
+  assert.equal(done, 1);
+  session.want(() => done++);
+  assert.equal(done, 2, "nothing is in its way");
+});

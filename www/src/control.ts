@@ -79,12 +79,13 @@ export const store = (): RunStore | undefined => (session.opened ?? session.left
 
 /** Shows what has become of the run. */
 function changed(state: State): void {
-  const { run, opened, busy } = session;
-  showState(state, { ready: ready(), run: run !== undefined });
+  const { run, opened, busy, ending } = session;
+  showState(state, { ready: ready(), run: run !== undefined, ending });
   setup.disabled = busy || state === "paused";
   if (!busy) {
     learning.end();
     if (state === "stopped") stage.end();
+    else stage.tell();
     inside.refresh();
   }
   proofs.training = busy;

@@ -6,7 +6,9 @@ import { beginLab } from "./lab.ts";
 import { recordingFile } from "./loom/recording-file.ts";
 import { takeNewVersion } from "./offline.ts";
 
-void takeNewVersion().then(() => {
+// Where a frame may have no service worker, asking for one throws.
+const taken = takeNewVersion().catch(() => undefined);
+void taken.then(() => {
   beginLab();
   void recordingFile();
   import("./page.ts");

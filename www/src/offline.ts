@@ -18,19 +18,26 @@ export function keepForOffline(): void {
 const PATIENCE = 10_000;
 
 /**
- * Where the last visit has fetched a new version of the page, that is loaded instead of this one. What a page asks for
- * while the old version's worker ends would start that one anew, or hang (`service-worker.ts`): it waits for this.
+ * Where the last visit has fetched a new version of the page, that is loaded instead of this one. A page that asks for
+ * nothing else waits for this; `service-worker.ts` says why.
  */
 export async function takeNewVersion(): Promise<void> {
   const { serviceWorker } = navigator;
   if (!serviceWorker?.controller) return;
-  const kept = await serviceWorker.getRegistration().catch(() => undefined);
+  await Promise.race([taken(serviceWorker), new Promise((goes) => setTimeout(goes, PATIENCE))]);
+}
+
+/** Ends where this page stays the old version. */
+async function taken(serviceWorker: ServiceWorkerContainer): Promise<void> {
+  const kept = await serviceWorker.getRegistration();
   const waiting = kept?.waiting;
   if (!waiting) return;
   await new Promise((stays) => {
-    serviceWorker.oncontrollerchange = () => location.reload();
+    serviceWorker.oncontrollerchange = () => {
+      // After its patience the page may train: then the next visit has the new version.
+      if (document.body.dataset["state"] !== "training") location.reload();
+    };
     serviceWorker.onmessage = stays;
-    setTimeout(stays, PATIENCE);
     waiting.postMessage("take over");
   });
 }

@@ -36,9 +36,9 @@ self.addEventListener("message", (event) => {
 });
 
 /**
- * Milliseconds in which a page that waits has all that its markup names: icon and manifest come last. Chromium activates
- * a worker once the old one has ended. Where that one is asked for a file while it ends, it begins anew, and stays for
- * half a minute or longer; sometimes it answers nothing any more.
+ * Milliseconds to wait until the page has fetched everything in its markup. Chromium activates the new worker only when
+ * the old one has stopped. A request meanwhile restarts the old one for half a minute or more, and sometimes it then
+ * never answers.
  */
 const QUIET = 2000;
 

@@ -124,9 +124,8 @@ export class Session<Opened, Run, Event> {
   #become(state: State): void {
     this.#state = state;
     this.#changed(state);
-    const due = this.#due();
-    // What has called this has something to say first.
-    if (due) setTimeout(due);
+    // What has called this has something to say first. Until then another thing can be wanted, or begin.
+    if (this.#wanted) setTimeout(() => this.#due()?.());
   }
 
   /** What was being loaded did not come to be: everything is as before. */
@@ -185,8 +184,8 @@ export class Session<Opened, Run, Event> {
   }
 
   /**
-   * Does something once nothing is made, trains, stands or is proven: a run that trains or is paused ends for it. What was
-   * wanted before is forgotten.
+   * Does something once no run is loading, training or paused, and no proof runs. A run that trains or is paused ends for
+   * it. What was wanted before is forgotten.
    */
   want(work: () => void): void {
     this.#wanted = work;

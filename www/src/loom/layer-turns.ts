@@ -14,9 +14,9 @@ const PATIENCE = 20;
 
 export class LayerTurns {
   readonly #layers: number;
-  /** The threads' number alone lets a layer be painted once in so many pictures. */
+  /** n, for the number of threads. */
   #least = 1;
-  /** Late pictures let it be painted once in so many. */
+  /** n, because pictures were late. */
   #parts = 1;
   #turn = 0;
   /** Pictures until all layers are as they are to be. */
@@ -35,7 +35,7 @@ export class LayerTurns {
     this.#behind = this.#every;
   }
 
-  /** A layer is painted once in so many pictures. */
+  /** Each layer is painted in every n-th picture. */
   get #every(): number {
     return Math.max(this.#least, this.#parts);
   }

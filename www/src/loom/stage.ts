@@ -242,6 +242,11 @@ export class Stage {
     this.#captions();
   }
 
+  /** Says anew how the model does: what becomes of the run has changed. */
+  tell(): void {
+    this.#captions();
+  }
+
   /** What is shown now, for pictures and links. */
   get moment(): Moment | undefined {
     if (!this.#picture) return undefined;

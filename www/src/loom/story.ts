@@ -77,7 +77,7 @@ export function captionOf(told: Told): string {
     return `${whole(at)} steps ago this model was noise. ${said.replace(/^After .*? steps? it/, "It now")} Type one, or drag the line below back in time.`;
   }
   if (shown.ended) return `${said} Its training is over.`;
-  // A run that is over is scored before it has ended.
-  const learns = ["training", "loading"].includes(document.body.dataset["state"] ?? "");
+  const { state, ending } = document.body.dataset;
+  const learns = state === "training" || ending !== undefined;
   return `${said} ${learns ? "It learns now, in this tab." : "It is paused."}`;
 }

@@ -137,11 +137,14 @@ export function numbersOf<T extends Uint16Array | Float32Array>(
     [name: string]: { dtype: string; data_offsets: [number, number] };
   };
   const wanted = numbers.BYTES_PER_ELEMENT === 2 ? "F16" : "F32";
-  const bytes = new Uint8Array(numbers.buffer);
+  const bytes = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
   let at = 0;
-  for (const [name] of tensors(shape)) {
+  for (const [name, size] of tensors(shape)) {
     const { dtype, data_offsets: [from, to] = [0, 0] } = header[name] ?? { dtype: "none" };
-    if (dtype !== wanted) throw new Error(`${name} has the type ${dtype}, in place of ${wanted}`);
+    if (dtype !== wanted || to - from !== size * numbers.BYTES_PER_ELEMENT)
+      throw new Error(
+        `${name} has ${to - from} bytes of ${dtype}, and not ${size} numbers of ${wanted}`,
+      );
     bytes.set(file.subarray(end + from, end + to), at);
     at += to - from;
   }

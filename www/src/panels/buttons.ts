@@ -8,6 +8,8 @@ export interface There {
   readonly ready: boolean;
   /** Whether the page has a run. */
   readonly run: boolean;
+  /** Whether its training is over, and is scored and kept. */
+  readonly ending: boolean;
 }
 
 const start = byId("start", HTMLButtonElement);
@@ -15,10 +17,11 @@ const pause = byId("pause", HTMLButtonElement);
 const stop = byId("stop", HTMLButtonElement);
 const status = byId("status", HTMLElement);
 
-/** Says what becomes of the run, in `data-state` of the body too, and which buttons do something now. */
-export function showState(next: State, { ready, run }: There): void {
+/** Says what becomes of the run, in `data-state` and `data-ending` of the body too, and which buttons do something now. */
+export function showState(next: State, { ready, run, ending }: There): void {
   const focused = document.activeElement;
   document.body.dataset["state"] = next;
+  document.body.toggleAttribute("data-ending", ending);
   start.disabled = !ready;
   start.textContent = next === "paused" ? "Resume" : "Start";
   pause.disabled = next !== "training";

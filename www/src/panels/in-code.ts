@@ -10,13 +10,16 @@ const PROGRAMS = import.meta.glob<string>("../../snippets/*.js", {
 /** Puts its program into each element with `data-code`. */
 export function offerPrograms(): void {
   for (const details of document.querySelectorAll<HTMLDetailsElement>("details[data-code]")) {
-    details.addEventListener("toggle", () => void show(details), { once: true });
+    details.addEventListener("toggle", () => details.open && void show(details));
   }
 }
 
 async function show(details: HTMLDetailsElement): Promise<void> {
+  if (details.querySelector("pre")) return;
   const name = details.dataset["code"]!;
-  const program = await PROGRAMS[`../../snippets/${name}.js`]!().catch(() => `// ${OFFLINE}`);
+  const program = await PROGRAMS[`../../snippets/${name}.js`]!().catch(() => undefined);
+  details.querySelector(".note")?.remove();
+  if (program === undefined) return details.append(make("p", "note", OFFLINE));
   const text = make("pre", "scroll", program);
   text.tabIndex = 0;
   text.role = "region";

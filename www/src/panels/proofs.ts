@@ -29,7 +29,7 @@ export class ProofsPanel {
 
   readonly #session: Proving;
 
-  /** @param session - hears that a proof begins or ends, for which the GPU is needed alone. */
+  /** @param session - is told when a proof begins and ends. */
   constructor(session: Proving) {
     this.#session = session;
     this.#plug.addEventListener("click", () => {
